@@ -1,0 +1,1 @@
+"""The scheduler data plane: one cell runs the jobs of many tenants (see README.md)."""

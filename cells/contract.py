@@ -1,0 +1,236 @@
+"""What the other parts of Clockhouse may know about a cell.
+
+Header names, the signature that the router, the console and the control plane put on
+what they send to a cell (and a cell on the meters it ships back), scopes, error codes
+and the meter record. Pure: no I/O, no clock; the time is passed in.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+# --- headers -----------------------------------------------------------------------------
+TENANT_HEADER = "X-Clockhouse-Tenant"
+ACTOR_HEADER = "X-Clockhouse-Actor"
+SCOPES_HEADER = "X-Clockhouse-Scopes"
+EPOCH_HEADER = "X-Clockhouse-Epoch"
+BODY_HASH_HEADER = "X-Clockhouse-Content-SHA256"
+SIGNATURE_HEADER = "X-Clockhouse-Signature"
+
+#: Headers of the calls a cell makes to targets.
+IDEMPOTENCY_KEY_HEADER = "Idempotency-Key"
+FENCING_TOKEN_HEADER = "X-Fencing-Token"
+#: Tells the attempt of a call (1, 2, ...). Not part of the signed content.
+ATTEMPT_HEADER = "X-Clockhouse-Attempt"
+
+#: A signature is accepted this long before and after its time (milliseconds).
+SIGNATURE_TOLERANCE_MS = 60_000
+#: Stands for the body's hash where a body is streamed through unread.
+UNSIGNED_BODY = "-"
+#: Epochs of runs start at `ownership_epoch * EPOCH_STRIDE`; a double holds them exactly.
+EPOCH_STRIDE = 1 << 20
+#: The number of fixed logical shards of a cell.
+SHARDS = 256
+
+
+class Scope(enum.StrEnum):
+    """What a key, a member or an internal caller may do."""
+
+    JOBS_READ = "jobs:read"  # read jobs, runs, dead letters, targets
+    JOBS_WRITE = "jobs:write"  # create, edit, cancel, pause, resume jobs; register targets
+    JOBS_TRIGGER = "jobs:trigger"  # start a run by hand
+    WORKERS = "workers"  # poll, heartbeat, complete
+    WORKFLOWS_READ = "workflows:read"  # read workflows and definitions
+    WORKFLOWS_WRITE = "workflows:write"  # start, signal, cancel workflows
+    TARGETS_APPROVE = "targets:approve"  # approve targets, rotate their secrets
+    PAYLOADS_READ = "payloads:read"  # see payloads and response bodies
+    USAGE_READ = "usage:read"  # usage and cost
+    ADMIN = "admin"  # everything inside one tenant
+    OPERATOR = "operator"  # everything, for every tenant; tenantless keys only
+    INTERNAL = "internal"  # the control plane speaking to a cell, or a cell to it
+
+
+#: The scopes that `admin` stands for (all that concern one tenant).
+TENANT_SCOPES: frozenset[Scope] = frozenset(Scope) - {Scope.OPERATOR, Scope.INTERNAL}
+
+
+def allows(held: Iterable[str], needed: Scope) -> bool:
+    """Whether the held scopes contain the needed one (`operator` ⊃ `admin` ⊃ tenant scopes)."""
+    have = set(held)
+    if needed in have:
+        return True
+    if Scope.OPERATOR in have:
+        return needed is not Scope.INTERNAL
+    return Scope.ADMIN in have and needed in TENANT_SCOPES
+
+
+class Metric(enum.StrEnum):
+    """What is metered. Quantities are integers."""
+
+    JOB_RUNS = "job_runs"  # terminal transitions of job runs
+    RUN_ATTEMPTS = "run_attempts"  # attempts that ended
+    WORKFLOW_STEPS = "workflow_steps"  # completed workflow steps
+    HISTORY_BYTES = "history_bytes"  # bytes appended to workflow histories
+    REPLICATED_WRITES = "replicated_writes"  # row writes times standbys
+    PENDING_TIMER_MINUTES = "pending_timer_minutes"  # waiting timers at the minute's start
+    STORED_BYTE_MINUTES = "stored_byte_minutes"  # bytes stored at the minute's start
+    API_REQUESTS = "api_requests"  # counted by routers; may undercount after a crash
+    EGRESS_BYTES = "egress_bytes"  # bytes of request bodies sent to targets
+
+
+class MeterRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One sealed minute of one metric. All fields but `quantity` are its key.
+
+    A record sent again is itself: the receiver refuses other content under the same key.
+    """
+
+    tenant_id: str  # TypeID, `tnt_...`
+    cell: str  # name of the cell, or of the router (`router`) for api_requests
+    store: int  # 0 is the cell's replicated store
+    epoch: int  # ownership epoch under which it was counted
+    host: str  # host incarnation, unique per process start
+    minute: str  # RFC 3339 UTC, whole minute: `2026-09-28T12:00:00Z`
+    metric: Metric
+    region_policy: str
+    quantity: int
+
+
+class ErrorCode(enum.StrEnum):
+    """`code` of a problem document."""
+
+    MALFORMED = "MALFORMED"  # 400: not JSON, not UTF-8, bad header
+    UNAUTHENTICATED = "UNAUTHENTICATED"  # 401
+    FORBIDDEN = "FORBIDDEN"  # 403: scope or tenant
+    NOT_FOUND = "NOT_FOUND"  # 404
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"  # 405
+    CONFLICT = "CONFLICT"  # 409: the state does not allow it
+    RUN_UNDER_WAY = "RUN_UNDER_WAY"  # 409: an edit lost against a claim
+    EPOCH_SUPERSEDED = "EPOCH_SUPERSEDED"  # 409: a newer claim exists
+    IDEMPOTENCY_IN_PROGRESS = "IDEMPOTENCY_IN_PROGRESS"  # 409: same key still running
+    STRICT_ALLOWANCE_EXCEEDED = "STRICT_ALLOWANCE_EXCEEDED"  # 409: with nearest_available
+    PRECONDITION_FAILED = "PRECONDITION_FAILED"  # 412: If-Match
+    PAYLOAD_TOO_LARGE = "PAYLOAD_TOO_LARGE"  # 413
+    NOT_OWNER = "NOT_OWNER"  # 421: the tenant is not (or no longer) placed here
+    INVALID = "INVALID"  # 422: with `errors`
+    TARGET_NOT_REGISTERED = "TARGET_NOT_REGISTERED"  # 422
+    TARGET_NOT_APPROVED = "TARGET_NOT_APPROVED"  # 422
+    IDEMPOTENCY_KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"  # 422: same key, other body
+    QUOTA_EXCEEDED = "QUOTA_EXCEEDED"  # 429: with `scope`
+    UNAVAILABLE = "UNAVAILABLE"  # 503
+    INTERNAL_ERROR = "INTERNAL_ERROR"  # 500: ours
+
+
+# --- signatures --------------------------------------------------------------------------
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a signed request speaks for."""
+
+    tenant_id: str = ""  # TypeID; empty for requests about no tenant
+    actor: str  # `key:ch_live_...`, `user:usr_...`, `service:control-plane`, `cell:<name>`
+    scopes: tuple[str, ...] = ()
+    epoch: int = 0  # the sender's idea of the ownership epoch: a hint only
+
+
+class BadSignature(Exception):
+    """The request is not signed by a known key, is too old, or was changed on the way."""
+
+
+def body_hash(body: bytes) -> str:
+    """Hex SHA-256 of a body, as the signature covers it."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def _digest(
+    secret: bytes, kid: str, time_ms: int, method: str, target: str, caller: Caller, body: str
+) -> str:
+    content = "\n".join(
+        (
+            "v1",
+            kid,
+            str(time_ms),
+            method,
+            target,
+            caller.tenant_id,
+            caller.actor,
+            " ".join(caller.scopes),
+            str(caller.epoch),
+            body,
+        )
+    )
+    return hmac.new(secret, content.encode(), hashlib.sha256).hexdigest()
+
+
+def sign_request(
+    *,
+    kid: str,
+    secret: bytes,
+    now_ms: int,
+    method: str,
+    target: str,
+    caller: Caller,
+    body_sha256: str = UNSIGNED_BODY,
+) -> dict[str, str]:
+    """Headers that vouch for a request.
+
+    `target` is the raw request target, path with query string, exactly as it is sent.
+    `kid` names the key (`router`, `control`, or the cell's name).
+    """
+    return {
+        TENANT_HEADER: caller.tenant_id,
+        ACTOR_HEADER: caller.actor,
+        SCOPES_HEADER: " ".join(caller.scopes),
+        EPOCH_HEADER: str(caller.epoch),
+        BODY_HASH_HEADER: body_sha256,
+        SIGNATURE_HEADER: f"v1;kid={kid};t={now_ms};sig="
+        + _digest(secret, kid, now_ms, method, target, caller, body_sha256),
+    }
+
+
+def verify_request(
+    *,
+    keys: Mapping[str, bytes],
+    now_ms: int,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+) -> Caller:
+    """The caller a request speaks for, or `BadSignature`.
+
+    `headers` must look names up without regard to case. Where the body's hash is not
+    `UNSIGNED_BODY`, the receiver compares it with the body it read (`body_hash`).
+    """
+    raw = headers.get(SIGNATURE_HEADER, "")
+    parts = dict(p.split("=", 1) for p in raw.split(";")[1:] if "=" in p)
+    if not raw.startswith("v1;") or not {"kid", "t", "sig"} <= parts.keys():
+        raise BadSignature("no signature")
+    secret = keys.get(parts["kid"])
+    if secret is None:
+        raise BadSignature("unknown key")
+    epoch = headers.get(EPOCH_HEADER, "0")
+    if not (parts["t"].isascii() and parts["t"].isdigit() and epoch.isascii() and epoch.isdigit()):
+        raise BadSignature("malformed signature")
+    time_ms = int(parts["t"])
+    if abs(now_ms - time_ms) > SIGNATURE_TOLERANCE_MS:
+        raise BadSignature("signature expired")
+    caller = Caller(
+        tenant_id=headers.get(TENANT_HEADER, ""),
+        actor=headers.get(ACTOR_HEADER, ""),
+        scopes=tuple(headers.get(SCOPES_HEADER, "").split()),
+        epoch=int(epoch),
+    )
+    want = _digest(
+        secret,
+        parts["kid"],
+        time_ms,
+        method,
+        target,
+        caller,
+        headers.get(BODY_HASH_HEADER, UNSIGNED_BODY),
+    )
+    if not hmac.compare_digest(want, parts["sig"]):
+        raise BadSignature("signature does not match")
+    return caller

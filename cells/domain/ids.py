@@ -1,0 +1,129 @@
+"""Ids and stable hashes.
+
+Ids are TypeIDs on the outside (`job_01h455vb4pex5vsknk084sn02q`: a prefix and 26 digits of
+Crockford's base 32) and uuids inside. A uuid of ours is version 8 and names the store that
+holds its rows, so that a request about it can be sent there without asking anyone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from datetime import UTC, datetime
+
+import msgspec
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_VALUE = {c: i for i, c in enumerate(_ALPHABET)}
+
+TENANT = "tnt"
+JOB = "job"
+TARGET = "tgt"
+WORKFLOW_RUN = "wr"
+
+#: The replicated store of a cell. Others are local stores of one site.
+MAIN_STORE = 0
+
+
+def encode(prefix: str, value: uuid.UUID) -> str:
+    """The TypeID of a uuid."""
+    n = value.int
+    digits = [""] * 26
+    for i in range(25, -1, -1):
+        digits[i] = _ALPHABET[n & 31]
+        n >>= 5
+    return f"{prefix}_{''.join(digits)}"
+
+
+def decode(prefix: str, text: str) -> uuid.UUID | None:
+    """The uuid behind a TypeID, or None if the text is no TypeID with that prefix."""
+    head, _, digits = text.rpartition("_")
+    if head != prefix or len(digits) != 26 or digits[0] > "7":
+        return None
+    n = 0
+    for c in digits:
+        v = _VALUE.get(c)
+        if v is None:
+            return None
+        n = n << 5 | v
+    return uuid.UUID(int=n)
+
+
+def _uuid8(raw: bytes, store: int) -> uuid.UUID:
+    n = int.from_bytes(raw[:16], "big")
+    n = n & ~(0xF << 76) | 8 << 76  # version
+    n = n & ~(0x3 << 62) | 2 << 62  # variant
+    n = n & ~(0xFF << 68) | (store & 0xFF) << 68  # the store, right behind the version
+    return uuid.UUID(int=n)
+
+
+def fresh_id(*, now_ms: int, entropy: bytes, store: int = MAIN_STORE) -> uuid.UUID:
+    """A new id that sorts by time. `entropy` is at least 10 random bytes."""
+    return _uuid8(now_ms.to_bytes(6, "big") + entropy[:10], store)
+
+
+def derived_id(*, tenant_id: uuid.UUID, key: str, store: int = MAIN_STORE) -> uuid.UUID:
+    """The id of what was created under an idempotency key: the same for every retry."""
+    raw = hashlib.blake2b(
+        tenant_id.bytes + store.to_bytes(1, "big") + key.encode(), digest_size=16, person=b"ch-id"
+    ).digest()
+    return _uuid8(raw, store)
+
+
+def store_of(value: uuid.UUID) -> int:
+    """The number of the store that holds an id's rows."""
+    return value.int >> 68 & 0xFF
+
+
+def shard_of(value: uuid.UUID) -> int:
+    """The logical shard (0-255) of a job or workflow."""
+    return hashlib.blake2b(value.bytes, digest_size=1, person=b"ch-shard").digest()[0]
+
+
+def offset_of(value: uuid.UUID, window_ms: int) -> int:
+    """How far behind its scheduled time a job is due, in milliseconds: in [0, window_ms)."""
+    if window_ms <= 0:
+        return 0
+    raw = hashlib.blake2b(value.bytes, digest_size=8, person=b"ch-window").digest()
+    return int.from_bytes(raw, "big") % window_ms
+
+
+class RunKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """Names one run of one tenant: whose, for which instant, the how-manieth by hand."""
+
+    parent_id: uuid.UUID  # the job (or workflow) it belongs to
+    scheduled_for: datetime  # whole seconds, UTC
+    ordinal: int = 0  # 0: the occurrence itself; above: triggers
+
+    def __str__(self) -> str:
+        return run_id(self)
+
+
+def run_id(key: RunKey, prefix: str = JOB) -> str:
+    """`job_...:2026-09-28T00:00:00Z`, with `:<ordinal>` for a run started by hand.
+
+    It is also the idempotency key that the target sees.
+    """
+    text = f"{encode(prefix, key.parent_id)}:{key.scheduled_for:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{text}:{key.ordinal}" if key.ordinal else text
+
+
+def parse_run_id(text: str, prefix: str = JOB) -> RunKey | None:
+    """The key a run id names, or None if it is none."""
+    head, _, rest = text.partition(":")
+    parent = decode(prefix, head)
+    if parent is None or len(rest) < 20 or not rest.isascii():
+        return None
+    instant, tail = rest[:20], rest[20:]
+    try:
+        at = datetime.strptime(instant, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    ordinal = 0
+    if tail:
+        digits = tail[1:]
+        if tail[0] != ":" or not digits.isdigit() or digits[0] == "0" or len(digits) > 9:
+            return None
+        ordinal = int(digits)
+    key = RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal)
+    return key if run_id(key, prefix) == text else None

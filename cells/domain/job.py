@@ -1,0 +1,125 @@
+"""What a job is: its definition (versioned, immutable) and its state.
+
+Definitions are stored as JSON and decoded with msgspec; the field names are those of the
+public API. Limits and cross-field rules are in `validate.py`; here are only the shapes.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Priority(enum.IntEnum):
+    """Four classes, each with its own queue and its own executor slots."""
+
+    CRITICAL = 0  # strict jobs inside an allowance
+    HIGH = 1  # work somebody waits for
+    DEFAULT = 2  # everything else
+    LOW = 3  # may be delayed first
+
+
+class JobState(enum.StrEnum):
+    """The life of a job. `due_at` is set exactly while it is ACTIVE."""
+
+    ACTIVE = "ACTIVE"  # waits for its next occurrence
+    PAUSED = "PAUSED"  # keeps its place, has no timer
+    CANCELLED = "CANCELLED"  # ended by somebody
+    DONE = "DONE"  # has no further occurrence
+
+
+#: What users are shown as `status`.
+STATUS: dict[JobState, str] = {
+    JobState.ACTIVE: "SCHEDULED",
+    JobState.PAUSED: "PAUSED",
+    JobState.CANCELLED: "CANCELLED",
+    JobState.DONE: "COMPLETED",
+}
+
+
+class ScheduleType(enum.StrEnum):
+    """How a job's occurrences are found."""
+
+    ONCE = "ONCE"  # one local wall time or instant
+    CRON = "CRON"  # wall-clock recurrence
+    RATE = "RATE"  # elapsed-time recurrence, anchored at its start
+    NOW = "NOW"  # due at once, ad hoc
+
+
+class Gap(enum.StrEnum):
+    """A local time that does not exist."""
+
+    SHIFT = "SHIFT"  # once, at the first instant after the gap
+    SKIP = "SKIP"  # not at all; recorded
+
+
+class Overlap(enum.StrEnum):
+    """A local time that happens twice."""
+
+    FIRST = "FIRST"  # the earlier instant
+    SECOND = "SECOND"  # the later instant
+    BOTH = "BOTH"  # twice
+
+
+class Misfire(enum.StrEnum):
+    """What to do with occurrences that were missed."""
+
+    RUN_ONCE = "RUN_ONCE"  # run the latest one, skip (and record) the others
+    RUN_ALL = "RUN_ALL"  # run each, 1,000 at most
+    SKIP = "SKIP"  # skip those later than the grace
+
+
+class Dst(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The daylight-saving policy of a ONCE or CRON schedule."""
+
+    gap: Gap = Gap.SHIFT
+    overlap: Overlap = Overlap.FIRST
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When a job runs. Which fields are set depends on `type` (see data-plane docs)."""
+
+    type: ScheduleType
+    run_at: str | None = None  # ONCE: as the client wrote it, local or with an offset
+    cron: str | None = None  # CRON
+    every_seconds: int | None = None  # RATE
+    time_zone: str | None = None  # ONCE, CRON: IANA name
+    start_at: str | None = None  # CRON, RATE: RFC 3339; for RATE always set once stored
+    end_at: str | None = None  # CRON, RATE: no occurrence at or after it
+    dst: Dst = Dst()
+
+
+class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run calls. HTTP only so far; other types join the tag `type`."""
+
+    type: str = "HTTP"
+    target_id: str
+    path: str = ""  # appended to the target's base URL; begins with `/` or is empty
+    method: str = "POST"
+    timeout_seconds: int = 30
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Exponential backoff with full jitter."""
+
+    max_attempts: int = 3
+    initial_backoff_seconds: float = 10.0
+    max_backoff_seconds: float = 600.0
+
+
+class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One immutable version of a job. The payload is stored beside it, as bytes."""
+
+    schedule: Schedule
+    target: TargetRef
+    name: str | None = None
+    key: str | None = None
+    tags: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    retry_policy: RetryPolicy = RetryPolicy()
+    priority: Priority = Priority.DEFAULT
+    dispatch_window_seconds: int = 0  # always set once stored; 0 is strict (or undelayed: NOW)
+    misfire_policy: Misfire = Misfire.RUN_ONCE
+    misfire_grace_seconds: int = 0
+    region_policy: str = "HOME_ASYNC"

@@ -1,0 +1,514 @@
+"""What the engine needs from the outside: the store, the queue, secrets, the clock.
+
+The engine (timers, execution, metering, api) speaks only to these protocols, in domain
+transitions and in batches. `cells.store` implements `Store` on PostgreSQL, `cells.timers`
+implements `Queue` on Valkey. Every write is conditional on ownership inside its own
+transaction: the tenant ACTIVE here, the cell's lease not ended by the database's clock, the
+writing host's lease not ended.
+
+All instants are aware datetimes in UTC; durations are milliseconds unless a name says else.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from cells.contract import MeterRecord
+from cells.domain.ids import RunKey
+from cells.domain.job import JobDefinition, JobState
+from cells.domain.run import Attempt, RunState
+
+
+# --- errors of the engine ----------------------------------------------------------------
+class Retryable(Exception):
+    """It may work later: a lost connection, a full pool, an engine that restarts."""
+
+
+class Terminal(Exception):
+    """It will never work: the input contradicts what is stored."""
+
+
+class NotOwner(Terminal):
+    """The tenant is not placed here, not active, or under another epoch (421)."""
+
+
+class Conflict(Exception):
+    """The state moved on. `epoch` or `version` is what holds now, where known."""
+
+    def __init__(self, message: str, *, epoch: int | None = None, version: int | None = None):
+        super().__init__(message)
+        self.epoch = epoch
+        self.version = version
+
+
+class AllowanceExceeded(Conflict):
+    """A strict job over its tenant's allowance. `nearest_available` has room."""
+
+    def __init__(self, nearest_available: datetime | None):
+        super().__init__("strict allowance exceeded")
+        self.nearest_available = nearest_available
+
+
+# --- tenants -----------------------------------------------------------------------------
+class TenantConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Quotas and defaults the control plane has set. Stored in `tenants.config`."""
+
+    job_runs_per_second: int = 100
+    strict_jobs_per_second: int = 0
+    pending_timers: int = 1_000_000
+    running_runs: int = 10_000
+    default_window_seconds: int = 300  # recurring jobs
+    default_once_window_seconds: int = 60
+    default_region_policy: str = "HOME_ASYNC"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TenantPlacement:
+    """A tenant as this cell knows it."""
+
+    tenant_id: uuid.UUID
+    state: str  # ACTIVE | BARRIER | SEALED | MOVED | SUSPENDED
+    ownership_epoch: int
+    config_version: int  # of the control plane; an older one never overwrites a newer
+    config: TenantConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fence:
+    """The ownership a write acts under. It changes nothing where it no longer holds."""
+
+    tenant_id: uuid.UUID
+    epoch: int  # the tenant's ownership epoch the writer has seen
+
+
+# --- hosts -------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostLease:
+    """One process start. Writers stop before `lease_ms` after the renewal was *sent*."""
+
+    host_id: int
+    name: str
+    lease_ms: int
+    database_time: datetime  # clock_timestamp() at the renewal, for the clock offset
+
+
+# --- jobs --------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewJob:
+    """A validated job, ready to be written."""
+
+    job_id: uuid.UUID
+    definition: JobDefinition
+    payload: bytes | None
+    shard: int
+    window_ms: int
+    offset_ms: int
+    next_run_at: datetime | None  # None: nothing to run (a ONCE in the past that is skipped)
+    due_at: datetime | None
+    state: JobState
+    actor: str
+    # Set where the client sent an Idempotency-Key:
+    idempotency_route: str | None = None
+    idempotency_key: str | None = None
+    fingerprint: bytes | None = None  # SHA-256 of the request body
+    answer: bytes | None = None  # body of the 201, stored for replays
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Created:
+    """What became of one NewJob."""
+
+    created: bool  # False: replayed
+    status: int  # 201, or the stored status of the first answer
+    answer: bytes | None  # stored body when replayed
+    key_reused: bool = False  # same key, other body: 422
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRow:
+    """A job as read, with its current definition."""
+
+    tenant_id: uuid.UUID
+    job_id: uuid.UUID
+    shard: int
+    state: JobState
+    version: int
+    window_ms: int
+    offset_ms: int
+    next_run_at: datetime | None
+    due_at: datetime | None
+    definition: JobDefinition
+    payload: bytes | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFilter:
+    """Which jobs a list shows. All given conditions hold."""
+
+    state: JobState | None = None
+    target_id: str | None = None
+    tag: str | None = None
+    name_prefix: str | None = None
+    due_from: datetime | None = None
+    due_until: datetime | None = None
+
+
+# --- claims and completions --------------------------------------------------------------
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A waiting thing: one job's next occurrence, or one run's next attempt.
+
+    Packed (`timers/members.py`) it is what buckets and queues hold. It is a hint: the claim
+    decides.
+    """
+
+    tenant_id: uuid.UUID
+    parent_id: uuid.UUID
+    scheduled_for: int  # epoch seconds
+    ordinal: int = 0
+    is_run: bool = False  # False: claim the job's occurrence; True: claim an existing run
+    generation: int = 0  # job version, or series * 65536 + attempt: tells timers apart
+    priority: int
+    due_ms: int  # epoch ms; the score, not part of the packed member
+    shard: int
+    released_ms: int = 0  # set by the dispatcher's release, carried by the queue
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """A run this host holds: everything the call needs."""
+
+    tenant_id: uuid.UUID
+    key: RunKey
+    epoch: int
+    series: int
+    attempt: int  # number of this attempt, from 1
+    priority: int
+    shard: int
+    version: int
+    definition: JobDefinition
+    payload: bytes | None  # the request body; None is `{}`
+    due_ms: int
+    released_ms: int
+    claimed_ms: int
+    lease_ms: int  # from the claim's commit
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """How a claimed attempt ended. Applied only while the run is RUNNING under `epoch`."""
+
+    tenant_id: uuid.UUID
+    key: RunKey
+    epoch: int
+    state: RunState  # SUCCEEDED | FAILED | CANCELLED | SUCCEEDED_AFTER_CANCEL | RETRY_WAIT | UNKNOWN
+    attempt: Attempt
+    timer_at: datetime | None = None  # RETRY_WAIT
+    reason: str | None = None
+    fingerprint: str | None = None  # FAILED, UNKNOWN: for the DLQ
+    target_id: str | None = None
+    started_ms: int | None = None
+    finished_ms: int = 0
+    first_attempt_lag_ms: int | None = None  # started minus due, on a first attempt
+    egress_bytes: int = 0
+    region_policy: str = "HOME_ASYNC"
+    target_gone: bool = False  # 410: also marks the target
+    priority: int = 2
+    shard: int = 0
+    series: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Applied:
+    """Which completions took effect, and the next timers they set."""
+
+    applied: Sequence[bool]  # same order as the completions
+    retries: Sequence[Member]  # to be added to buckets
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimResult:
+    """What a claim batch won."""
+
+    claims: Sequence[Claim]
+    next_members: Sequence[Member]  # next occurrences, to be added to buckets
+    stale: Sequence[Member]  # lost or outdated: dropped, their tenants owe nothing
+    too_early: Sequence[Member]  # still ahead by the database's clock: put back
+
+
+# --- runs --------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRow:
+    """A run as read."""
+
+    tenant_id: uuid.UUID
+    key: RunKey
+    kind: int
+    state: RunState
+    priority: int
+    version: int
+    epoch: int
+    series: int
+    attempt: int
+    timer_at: datetime | None
+    lease_expires_at: datetime | None
+    due_at: datetime
+    released_at: datetime | None
+    claimed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested: bool
+    target_id: str | None
+    http_status: int | None
+    reason: str | None
+    skipped: int
+    attempts: Sequence[Attempt] = field(default=())
+
+
+# --- targets -----------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TargetRow:
+    """A registered target. `auth` holds nothing secret."""
+
+    tenant_id: uuid.UUID
+    target_id: str
+    state: str  # PENDING | APPROVED | DISABLED | GONE
+    version: int
+    base_url: str
+    owner_team: str | None
+    description: str | None
+    max_concurrency: int
+    initial_concurrency: int
+    latency_slo_ms: int
+    auth: dict[str, object]
+    settings: dict[str, object]
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+    approved_by: str | None
+    approved_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SealedSecret:
+    """One generation of a target's secret, encrypted with the installation key."""
+
+    generation: int
+    purpose: str  # SIGNING | CREDENTIAL
+    sealed: bytes
+    created_at: datetime
+    expires_at: datetime | None
+
+
+# --- the journal -------------------------------------------------------------------------
+class JournalBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one committed transaction did (JSON in `journal.body`). Ids are uuid hex.
+
+    counts:   [tenant, metric, region_policy, quantity]
+    claimed:  [tenant, parent, scheduled_s, ordinal, epoch]
+    finished: [tenant, parent, scheduled_s, ordinal, epoch, state, lag_ms or -1]
+              (RETRY_WAIT counts as finished attempt; SKIPPED rows are here too)
+    intents:  [tenant, verb, id, version it was based on, version it made]
+    """
+
+    counts: list[tuple[str, str, str, int]] = []
+    claimed: list[tuple[str, str, int, int, int]] = []
+    finished: list[tuple[str, str, int, int, int, str, int]] = []
+    intents: list[tuple[str, str, str, int, int]] = []
+
+
+#: Upper bounds of `run_stats.lag_le`, milliseconds; one more bucket counts the rest.
+LAG_BOUNDS_MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 15000, 60000)
+
+
+# --- protocols ---------------------------------------------------------------------------
+class Store(Protocol):
+    """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
+
+    # tenants and the cell's own ownership
+    async def put_tenant(self, tenant: TenantPlacement) -> bool: ...
+    async def get_tenant(self, tenant_id: uuid.UUID) -> TenantPlacement | None: ...
+    async def list_tenants(self) -> Sequence[TenantPlacement]: ...
+
+    # hosts and shards
+    async def register_host(self, *, name: str, roles: Sequence[str], lease_ms: int) -> HostLease: ...
+    async def renew_host(self, *, host_id: int, lease_ms: int) -> HostLease | None: ...
+    async def retire_host(self, *, host_id: int) -> None: ...
+    async def share_shards(self, *, host_id: int) -> frozenset[int]:
+        """Take free or orphaned shards and give back those above this host's fair share among
+        live dispatchers; the shards held afterwards. An idle call writes nothing."""
+        ...
+
+    # jobs
+    async def create_jobs(
+        self, fences: Sequence[Fence], jobs: Sequence[NewJob], *, host_id: int
+    ) -> Sequence[Created | Exception]:
+        """Write jobs of several tenants in one group commit. Per job: Created, or the error
+        (`NotOwner`, `AllowanceExceeded`, `Terminal`) that concerns it alone. `fences[i]` is the
+        ownership under which `jobs[i]` is written."""
+        ...
+
+    async def get_job(self, tenant_id: uuid.UUID, job_id: uuid.UUID) -> JobRow | None: ...
+    async def list_jobs(
+        self, tenant_id: uuid.UUID, where: JobFilter, *, after: uuid.UUID | None, limit: int
+    ) -> Sequence[JobRow]:
+        """Newest id first; `after` is the last id of the page before."""
+        ...
+
+    async def edit_job(self, fence: Fence, *, base_version: int, seen_next_run_at: datetime | None,
+                       job: NewJob, host_id: int) -> JobRow:
+        """A new version of the definition, only if version and next occurrence are still what
+        the editor saw. `Conflict` otherwise (with the version that holds now)."""
+        ...
+
+    async def set_job_state(self, fence: Fence, *, job_id: uuid.UUID, state: JobState,
+                            base_version: int | None, next_run_at: datetime | None,
+                            due_at: datetime | None, actor: str, host_id: int) -> JobRow:
+        """Pause, resume, cancel. `Terminal` if there is no such job, `Conflict` if the state
+        does not allow it. Same state again is a no-op that returns the row. Cancelling a job
+        also cancels its waiting runs (DUE, RETRY_WAIT)."""
+        ...
+
+    async def trigger_job(self, fence: Fence, *, job_id: uuid.UUID, now: datetime,
+                          payload: bytes | None, actor: str, traceparent: str | None,
+                          idempotency: tuple[str, str, bytes] | None, host_id: int,
+                          ) -> tuple[RunRow, Member | None, bool]:
+        """A run by hand, DUE at once, with the next ordinal. `idempotency` is (route, key,
+        fingerprint). Answers the run, its member, and whether it was replayed."""
+        ...
+
+    # finding due work
+    def due_members(self, *, shards: Sequence[int], since: datetime | None, until: datetime,
+                    page: int = 5000) -> AsyncIterator[Sequence[Member]]:
+        """All waiting members (jobs and runs) with since <= due < until, in pages. `since`
+        None begins at the oldest: only for deep sweeps."""
+        ...
+
+    # the life of a run
+    async def claim(self, members: Sequence[Member], *, host_id: int, host_name: str) -> ClaimResult:
+        """One transaction: lock the due jobs and runs that still are what the members say
+        (SKIP LOCKED), let `cells.domain.claiming` decide, write runs RUNNING (and SKIPPED),
+        advance the jobs, append to the journal."""
+        ...
+
+    async def complete(self, completions: Sequence[Completion], *, host_id: int) -> Applied: ...
+    async def release(self, claims: Sequence[Claim], *, host_id: int) -> Sequence[Member]:
+        """Give claims back uncalled (drain, lost lease): RETRY_WAIT due now, attempt not counted."""
+        ...
+
+    async def reap(self, *, host_id: int, limit: int = 1000) -> Sequence[Member]:
+        """Reclaim runs of dead hosts and runs whose lease ended 5 s ago: RETRY_WAIT due now
+        with a LOST attempt, or FAILED as poison after POISON_DEATHS. The members to add."""
+        ...
+
+    async def get_run(self, tenant_id: uuid.UUID, key: RunKey) -> RunRow | None: ...
+    async def list_runs(self, tenant_id: uuid.UUID, *, job_id: uuid.UUID | None = None,
+                        state: RunState | None = None, target_id: str | None = None,
+                        scheduled_from: datetime | None = None, scheduled_until: datetime | None = None,
+                        after: RunKey | None = None, limit: int = 50) -> Sequence[RunRow]:
+        """Newest scheduled first."""
+        ...
+
+    async def cancel_run(self, fence: Fence, *, key: RunKey, actor: str, host_id: int) -> RunRow:
+        """CANCELLED at once when it waits; `cancel_requested` when it is RUNNING. `Terminal` if
+        there is none, `Conflict` if it has ended."""
+        ...
+
+    async def list_dlq(self, tenant_id: uuid.UUID, *, target_id: str | None, fingerprint: str | None,
+                       after: tuple[datetime, RunKey] | None, limit: int) -> Sequence[dict[str, object]]: ...
+    async def dlq_groups(self, tenant_id: uuid.UUID, *, limit: int) -> Sequence[dict[str, object]]: ...
+
+    # targets
+    async def create_target(self, fence: Fence, target: TargetRow, secrets: Sequence[SealedSecret],
+                            *, host_id: int) -> TargetRow: ...
+    async def get_target(self, tenant_id: uuid.UUID, target_id: str) -> TargetRow | None: ...
+    async def list_targets(self, tenant_id: uuid.UUID, *, state: str | None, after: str | None,
+                           limit: int) -> Sequence[TargetRow]: ...
+    async def update_target(self, fence: Fence, target: TargetRow, *, base_version: int,
+                            host_id: int) -> TargetRow:
+        """Any field and the state (approve, disable), if the version is still `base_version`."""
+        ...
+
+    async def delete_target(self, fence: Fence, target_id: str, *, host_id: int) -> None:
+        """`Conflict` while ACTIVE or PAUSED jobs name it."""
+        ...
+
+    async def rotate_secret(self, fence: Fence, target_id: str, secret: SealedSecret, *,
+                            overlap_seconds: int, host_id: int) -> TargetRow:
+        """Add a generation; the older ones of that purpose expire after the overlap."""
+        ...
+
+    async def target_secrets(self, tenant_id: uuid.UUID, target_id: str) -> Sequence[SealedSecret]:
+        """Live generations, newest first."""
+        ...
+
+    async def find_target_by_url(self, tenant_id: uuid.UUID, url: str) -> TargetRow | None:
+        """The approved target with the longest base_url that the url lies under (whole path
+        segments), or None."""
+        ...
+
+    # journal, meters, stats
+    async def fold_stats(self) -> int:
+        """Fold committed journal rows past the cursor into run_stats; how many rows."""
+        ...
+
+    async def seal_minutes(self) -> int:
+        """Write meter_minutes of each minute that no open transaction can still change."""
+        ...
+
+    async def unshipped_meters(self, *, cell: str, limit: int) -> Sequence[MeterRecord]: ...
+    async def mark_shipped(self, records: Sequence[MeterRecord], *, refused: str | None = None) -> None: ...
+    async def stats(self, tenant_id: uuid.UUID, *, since: datetime, until: datetime
+                    ) -> Sequence[dict[str, object]]: ...
+
+    # upkeep
+    async def ensure_partitions(self, *, days_ahead: int) -> None: ...
+    async def purge_idempotency_keys(self, *, older_than_hours: int) -> int: ...
+
+
+class Queue(Protocol):
+    """The rebuildable cache: buckets, the release gate, fair queues. Losing it loses nothing."""
+
+    async def add(self, members: Sequence[Member]) -> None:
+        """Put members into their buckets if due inside the loaded horizon (NX: a second add
+        never moves one). A member that is overdue goes to the current minute's bucket with its
+        own due time as score. Wakes the dispatcher if it became the head."""
+        ...
+
+    async def remove(self, members: Sequence[Member]) -> None:
+        """Courtesy removal after a cancel or edit."""
+        ...
+
+    async def pop(self, *, priority: int, limit: int) -> Sequence[Member]:
+        """Up to `limit` released members, fair between tenants."""
+        ...
+
+    async def refund(self, members: Sequence[Member]) -> None:
+        """These were stale: their tenants are not charged for them."""
+        ...
+
+    async def wait_ready(self, *, timeout: float) -> None:
+        """Return when something was released since the last call, or after `timeout` seconds."""
+        ...
+
+
+class Clock(Protocol):
+    """Wall and monotonic time of this machine."""
+
+    def now_ms(self) -> int: ...
+    def monotonic(self) -> float: ...
+
+
+class Secrets(Protocol):
+    """Seals what must not lie in the clear. `context` binds a secret to its place."""
+
+    def seal(self, plain: bytes, *, context: bytes) -> bytes: ...
+    def open(self, sealed: bytes, *, context: bytes) -> bytes: ...
