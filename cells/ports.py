@@ -12,7 +12,7 @@ All instants are aware datetimes in UTC; durations are milliseconds unless a nam
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -450,6 +450,13 @@ class Store(Protocol):
         """Live generations, newest first."""
         ...
 
+    async def call_targets(
+        self, wanted: Sequence[tuple[uuid.UUID, str]]
+    ) -> Sequence[tuple[TargetRow, Sequence[SealedSecret]]]:
+        """Targets with their live secrets (newest first), for calling them; those that do not
+        exist are left out. One round trip for all."""
+        ...
+
     async def find_target_by_url(self, tenant_id: uuid.UUID, url: str) -> TargetRow | None:
         """The approved target with the longest base_url that the url lies under (whole path
         segments), or None."""
@@ -487,8 +494,12 @@ class Queue(Protocol):
         """Courtesy removal after a cancel or edit."""
         ...
 
-    async def pop(self, *, priority: int, limit: int) -> Sequence[Member]:
-        """Up to `limit` released members, fair between tenants."""
+    async def pop(
+        self, *, priority: int, limit: int, but_not: Collection[uuid.UUID] = ()
+    ) -> Sequence[Member]:
+        """Up to `limit` released members, fair between tenants. Tenants in `but_not` (few: those
+        whose claims already wait in the popper for slow targets) keep their place and are passed
+        over."""
         ...
 
     async def refund(self, members: Sequence[Member]) -> None:
