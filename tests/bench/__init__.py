@@ -1,0 +1,1 @@
+"""Benches: figures with their bars. `make bench` runs the default set; none of them is a test."""

@@ -1,0 +1,298 @@
+"""One cell with durable engines of its own, its roles in processes that can be accounted alone.
+
+Jobs are written through the store before the hosts start: what is measured begins at their due
+time, with the loader having read them from PostgreSQL like any others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import psutil
+import psycopg
+
+from cells.domain import ids
+from cells.domain.job import JobDefinition, JobState, Priority, Schedule, ScheduleType, TargetRef
+from cells.ports import Fence, NewJob, SealedSecret, TargetRow, TenantConfig, TenantPlacement
+from cells.secrets import InstallationSecrets
+from cells.store.postgres import PostgresStore
+from deploy.engines import temporary_folder, temporary_postgres, temporary_valkey
+from deploy.ports import Reservation
+from tests.bench.target import cheap_target
+from tests.waiting import eventually_sync
+
+CELL = "bench"
+TARGET = "tgt_bench"
+#: One process runs executors; the other everything else, so that CPU per run can be told apart.
+SPLIT = {"executor": "executor", "rest": "api,loader,dispatcher,reaper,meter"}
+
+
+@dataclass
+class BenchCell:
+    """A prepared cell: engines up, tenant placed, target approved; hosts not started yet."""
+
+    folder: Path
+    database_url: str
+    valkey_url: str
+    engine_pids: dict[str, int]
+    target_url: str
+    key_hex: str = field(default_factory=lambda: secrets.token_hex(32))
+    installation_key: str = field(default_factory=lambda: secrets.token_hex(32))
+    tenant_id: uuid.UUID = field(default_factory=lambda: ids.fresh_id(now_ms=0, entropy=os.urandom(10)))
+    hosts: dict[str, psutil.Process] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
+
+    # --- jobs ------------------------------------------------------------------------
+    def write_jobs(self, due: Sequence[datetime], *, priority: Priority = Priority.DEFAULT) -> float:
+        """ONCE jobs without a window at these instants; how many a second were written."""
+        return asyncio.run(self._write_jobs(due, priority))
+
+    async def prepare(self) -> None:
+        """Place a tenant without limits and approve its target."""
+        store = PostgresStore(self.database_url, cell_name=CELL)
+        await store.open()
+        try:
+            await store.put_tenant(
+                TenantPlacement(
+                    tenant_id=self.tenant_id,
+                    state="ACTIVE",
+                    ownership_epoch=1,
+                    config_version=1,
+                    config=TenantConfig(
+                        job_runs_per_second=1_000_000,
+                        strict_jobs_per_second=1_000_000,
+                        pending_timers=100_000_000,
+                        running_runs=1_000_000,
+                    ),
+                )
+            )
+            host = await store.register_host(name=f"bench-{os.getpid()}", roles=["bench"], lease_ms=600_000)
+            now = datetime.now(UTC)
+            vault = InstallationSecrets.from_hex(self.installation_key)
+            await store.create_target(
+                Fence(tenant_id=self.tenant_id, epoch=1),
+                TargetRow(
+                    tenant_id=self.tenant_id,
+                    target_id=TARGET,
+                    state="APPROVED",
+                    version=1,
+                    base_url=self.target_url,
+                    owner_team=None,
+                    description=None,
+                    max_concurrency=10_000,
+                    initial_concurrency=10_000,
+                    latency_slo_ms=2000,
+                    auth={"type": "HMAC_SHA256"},
+                    settings={},
+                    created_by="bench",
+                    created_at=now,
+                    updated_at=now,
+                    approved_by="bench",
+                    approved_at=now,
+                ),
+                [
+                    SealedSecret(
+                        generation=1,
+                        purpose="SIGNING",
+                        sealed=vault.seal(
+                            os.urandom(32), context=self.tenant_id.bytes + TARGET.encode()
+                        ),
+                        created_at=now,
+                        expires_at=None,
+                    )
+                ],
+                host_id=host.host_id,
+            )
+            await store.retire_host(host_id=host.host_id)
+        finally:
+            await store.close()
+
+    async def _write_jobs(self, due: Sequence[datetime], priority: Priority) -> float:
+        store = PostgresStore(self.database_url, cell_name=CELL)
+        await store.open()
+        began = time.monotonic()
+        try:
+            host = await store.register_host(name=f"bench-{os.getpid()}", roles=["bench"], lease_ms=600_000)
+            fence = Fence(tenant_id=self.tenant_id, epoch=1)
+            for start in range(0, len(due), 1000):
+                jobs = [self._job(at, priority) for at in due[start : start + 1000]]
+                made = await store.create_jobs([fence] * len(jobs), jobs, host_id=host.host_id)
+                failed = [m for m in made if isinstance(m, Exception)]
+                if failed:
+                    raise failed[0]
+            await store.retire_host(host_id=host.host_id)
+        finally:
+            await store.close()
+        return len(due) / (time.monotonic() - began)
+
+    def _job(self, at: datetime, priority: Priority) -> NewJob:
+        job_id = ids.fresh_id(now_ms=int(at.timestamp() * 1000), entropy=os.urandom(10))
+        # Scheduled instants are whole seconds; the rest of the wish is the job's offset.
+        scheduled = at.replace(microsecond=0)
+        offset_ms = at.microsecond // 1000
+        return NewJob(
+            job_id=job_id,
+            definition=JobDefinition(
+                schedule=Schedule(type=ScheduleType.ONCE, run_at=scheduled.strftime("%Y-%m-%dT%H:%M:%SZ")),
+                target=TargetRef(target_id=TARGET, path="/run"),
+                priority=priority,
+                dispatch_window_seconds=1 if offset_ms else 0,
+            ),
+            payload=b'{"report":"hourly_sales","shard":17,"rows":[1,2,3,4,5,6,7,8]}',
+            shard=ids.shard_of(job_id),
+            window_ms=1000 if offset_ms else 0,
+            offset_ms=offset_ms,
+            next_run_at=scheduled,
+            due_at=scheduled + timedelta(milliseconds=offset_ms),
+            state=JobState.ACTIVE,
+            actor="bench",
+        )
+
+    # --- hosts -----------------------------------------------------------------------
+    @contextmanager
+    def running(self, roles: dict[str, str] | None = None) -> Iterator[None]:
+        """The cell's processes, ready."""
+        with ExitStack() as stack:
+            for name, role in (roles or SPLIT).items():
+                stack.enter_context(self._process(name, role))
+            for name in roles or SPLIT:
+                eventually_sync(lambda name=name: self._ready(name), timeout=30)
+            yield
+
+    @contextmanager
+    def _process(self, name: str, roles: str) -> Iterator[None]:
+        reservation = Reservation()
+        self.ports[name] = reservation.port
+        environment = {
+            **os.environ,
+            "CELL_NAME": CELL,
+            "CELL_REGION": "local",
+            "CELL_DATABASE_URL": self.database_url,
+            "CELL_VALKEY_URL": self.valkey_url,
+            "CELL_BIND": f"127.0.0.1:{reservation.port}",
+            "CELL_KEYS": f"{CELL}:{self.key_hex}",
+            "CELL_INSTALLATION_KEY": self.installation_key,
+            "CELL_CONTROL_URL": "",
+            "CELL_EGRESS_ALLOW": "loopback",
+            "CELL_LOG_LEVEL": "WARNING",
+        }
+        log = (self.folder / f"{name}.log").open("wb")
+        child = subprocess.Popen(
+            [sys.executable, "-m", "cells.host", "--roles", roles], env=environment, stdout=log, stderr=log
+        )
+        self.hosts[name] = psutil.Process(child.pid)
+        try:
+            yield
+        finally:
+            child.terminate()
+            try:
+                child.wait(30)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+            log.close()
+            reservation.release()
+
+    def _ready(self, name: str) -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.ports[name]}/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    # --- figures ---------------------------------------------------------------------
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time so far, of each host process and each engine with its children."""
+        out = {name: _cpu(process) for name, process in self.hosts.items()}
+        for name, pid in self.engine_pids.items():
+            out[name] = _cpu_tree(psutil.Process(pid))
+        return out
+
+    def query(self, sql: str) -> list[tuple[object, ...]]:
+        """Rows of a question to the cell's database."""
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            return connection.execute(sql.encode()).fetchall()
+
+    def wait_for_runs(self, count: int, *, timeout: float) -> None:
+        """Until so many runs have ended."""
+        eventually_sync(
+            lambda: self.query("SELECT count(*) FROM runs WHERE finished_at IS NOT NULL")[0][0] >= count,  # type: ignore[operator]
+            timeout=timeout,
+            interval=0.5,
+        )
+
+    def lag_ms(self) -> dict[str, float]:
+        """Start minus due of all runs: quantiles, the worst, and how many were early or failed."""
+        row = self.query(
+            """SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY lag), percentile_disc(0.99) WITHIN GROUP (ORDER BY lag),
+                      percentile_disc(0.999) WITHIN GROUP (ORDER BY lag), max(lag), count(*) FILTER (WHERE lag < 0),
+                      count(*) FILTER (WHERE state <> 'SUCCEEDED')
+               FROM (SELECT 1000 * extract(epoch FROM started_at - due_at) AS lag, state FROM runs) AS r"""
+        )[0]
+        names = ("lag_p50_ms", "lag_p99_ms", "lag_p999_ms", "lag_max_ms", "early", "not_succeeded")
+        return {name: float(value) for name, value in zip(names, row, strict=True)}  # type: ignore[arg-type]
+
+
+@contextmanager
+def bench_cell() -> Iterator[BenchCell]:
+    """A fresh cell on engines that fsync."""
+    with (
+        temporary_folder() as folder,
+        temporary_postgres(durable=True) as postgres,
+        temporary_valkey(durable=True) as valkey,
+        cheap_target(folder) as (url, target_pid),
+    ):
+        pids = {"postgres": _listener(postgres.port), "valkey": _listener(valkey.port)}
+        if target_pid:
+            pids["target"] = target_pid
+        cell = BenchCell(
+            folder=folder,
+            database_url=postgres.url,
+            valkey_url=valkey.url,
+            engine_pids=pids,
+            target_url=url,
+        )
+        subprocess.run(
+            [sys.executable, "-m", "cells.store", "migrate"],
+            env={**os.environ, "CELL_NAME": CELL, "CELL_DATABASE_URL": postgres.url},
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        asyncio.run(cell.prepare())
+        yield cell
+
+
+def _listener(port: int) -> int:
+    for connection in psutil.net_connections("tcp"):
+        if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
+            if connection.pid:
+                return connection.pid
+    raise RuntimeError(f"nobody listens on {port}")
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _cpu_tree(process: psutil.Process) -> float:
+    """CPU of a process, its children and those it has reaped."""
+    total = 0.0
+    for one in (process, *process.children(recursive=True)):
+        try:
+            times = one.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + (times.children_user + times.children_system if one == process else 0.0)
+    return total
