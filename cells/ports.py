@@ -38,6 +38,11 @@ class NotOwner(Terminal):
     """The tenant is not placed here, not active, or under another epoch (421)."""
 
 
+class LeaseLost(Retryable):
+    """The lease of the writing host, or of the cell, has ended: nothing was written. The host
+    must stop acting until it holds a new one."""
+
+
 class Conflict(Exception):
     """The state moved on. `epoch` or `version` is what holds now, where known."""
 
@@ -53,6 +58,19 @@ class AllowanceExceeded(Conflict):
     def __init__(self, nearest_available: datetime | None):
         super().__init__("strict allowance exceeded")
         self.nearest_available = nearest_available
+
+
+class QuotaExceeded(Conflict):
+    """Over a quota of the tenant (429). `scope` names the quota, `limit` is its value."""
+
+    def __init__(self, scope: str, limit: int):
+        super().__init__(f"{scope} quota of {limit} reached")
+        self.scope = scope
+        self.limit = limit
+
+
+class KeyReused(Conflict):
+    """The same idempotency key came with another request body (422)."""
 
 
 # --- tenants -----------------------------------------------------------------------------
@@ -352,7 +370,8 @@ class Store(Protocol):
         self, fences: Sequence[Fence], jobs: Sequence[NewJob], *, host_id: int
     ) -> Sequence[Created | Exception]:
         """Write jobs of several tenants in one group commit. Per job: Created, or the error
-        (`NotOwner`, `AllowanceExceeded`, `Terminal`) that concerns it alone. `fences[i]` is the
+        (`NotOwner`, `AllowanceExceeded`, `QuotaExceeded`, `Conflict` for a job key in use,
+        `Terminal`) that concerns it alone. `fences[i]` is the
         ownership under which `jobs[i]` is written."""
         ...
 
@@ -382,7 +401,8 @@ class Store(Protocol):
                           idempotency: tuple[str, str, bytes] | None, host_id: int,
                           ) -> tuple[RunRow, Member | None, bool]:
         """A run by hand, DUE at once, with the next ordinal. `idempotency` is (route, key,
-        fingerprint). Answers the run, its member, and whether it was replayed."""
+        fingerprint). Answers the run, its member, and whether it was replayed; `KeyReused` if
+        the key came with another body."""
         ...
 
     # finding due work
