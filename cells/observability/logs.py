@@ -52,7 +52,10 @@ def configure(level: str, **bound: str) -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.dict_tracebacks,
+                # Without local variables: they hold payloads and keys.
+                structlog.processors.ExceptionRenderer(
+                    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+                ),
                 structlog.processors.EventRenamer("message"),
                 structlog.processors.JSONRenderer(serializer=_dumps),
             ],

@@ -1,0 +1,159 @@
+"""One HTTP call to a target.
+
+Connections are reused, redirects not followed, answers read up to a limit. Whatever happens
+becomes an `Answer`: no exception of the network leaves this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Collection
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+from multidict import CIMultiDict, istr
+from yarl import URL
+
+from cells.domain.outcome import CallError
+from cells.domain.run import BODY_LIMIT
+from cells.execution.egress import EgressRefused, guarded_connector
+from cells.execution.recording import Answer
+
+#: An answer's rest beyond the limit is read and dropped up to here, to keep the connection.
+_DRAIN_LIMIT = 64 * 1024
+#: Statuses whose Retry-After matters.
+_RETRY_AFTER = istr("Retry-After")
+
+
+class Caller:
+    """Makes calls over one session. `start` and `close` it inside the event loop."""
+
+    def __init__(self, *, egress_allow: Collection[str] = (), resolver: AbstractResolver | None = None):
+        self._allow = egress_allow
+        self._resolver = resolver
+        self._session: aiohttp.ClientSession | None = None
+        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+
+    async def start(self) -> None:
+        """Open the session; no connection is made yet."""
+        self._session = aiohttp.ClientSession(
+            connector=guarded_connector(self._allow, resolver=self._resolver),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # A compressed answer could unfold to any size; it is asked not to be.
+            auto_decompress=False,
+            trust_env=False,
+            read_bufsize=16 * 1024,
+        )
+
+    async def close(self) -> None:
+        """Drop all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def call(
+        self, method: str, url: URL, headers: CIMultiDict[str], body: bytes | None, timeout: float
+    ) -> Answer:
+        """Send `body` and read the answer within `timeout` seconds, both together."""
+        session = self._session
+        if session is None:
+            raise RuntimeError("not started")
+        limits = self._timeouts.get(timeout)
+        if limits is None:
+            limits = self._timeouts[timeout] = aiohttp.ClientTimeout(total=timeout, ceil_threshold=60)
+        second_try = False
+        while True:
+            try:
+                response = await session.request(
+                    method, url, data=body, headers=headers, timeout=limits, allow_redirects=False
+                )
+                try:
+                    text = await _read(response)
+                finally:
+                    response.release()
+                return Answer(
+                    status=response.status,
+                    body=text,
+                    retry_after=response.headers.get(_RETRY_AFTER) if response.status >= 400 else None,
+                    sent_bytes=len(body or b""),
+                )
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as fault:
+                if not second_try and _closed_while_idle(fault):
+                    # The target closed a kept connection just as we used it. A repeat under the
+                    # same idempotency key is what that key is for.
+                    second_try = True
+                    continue
+                return _failed(fault, body)
+
+
+async def _read(response: aiohttp.ClientResponse) -> str:
+    """The body's beginning. What exceeds the limits is not read: the connection is closed."""
+    content = response.content
+    kept = b""
+    while len(kept) < BODY_LIMIT:
+        chunk = await content.read(BODY_LIMIT - len(kept))
+        if not chunk:
+            return _text(kept)
+        kept += chunk
+    dropped = 0
+    while chunk := await content.read(16 * 1024):
+        dropped += len(chunk)
+        if dropped > _DRAIN_LIMIT:
+            response.close()
+            break
+    return _text(kept)
+
+
+def _text(raw: bytes) -> str:
+    """What PostgreSQL can store as text: valid UTF-8 without NUL."""
+    text = raw.decode("utf-8", "replace")
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text
+
+
+def _closed_while_idle(fault: BaseException) -> bool:
+    return isinstance(fault, aiohttp.ServerDisconnectedError) or (
+        isinstance(fault, aiohttp.ClientOSError) and not isinstance(fault, aiohttp.ClientConnectorError)
+    )
+
+
+def _failed(fault: BaseException, body: bytes | None) -> Answer:
+    """The answer that stands for a failure. Only calls that reached a target count as sent."""
+    sent = len(body or b"")
+    if isinstance(fault, TimeoutError | asyncio.TimeoutError):
+        return Answer(error=CallError.TIMEOUT, sent_bytes=sent)
+    if isinstance(fault, aiohttp.ClientConnectorDNSError | socket.gaierror):
+        return Answer(error=CallError.NAME)
+    if isinstance(fault, aiohttp.ClientSSLError | ssl.SSLError):
+        return Answer(error=f"{CallError.TLS}: {_reason(fault)}")
+    if isinstance(fault, aiohttp.ClientConnectorError):
+        if isinstance(fault.os_error, EgressRefused):
+            return Answer(error=f"{CallError.BLOCKED}: {fault.os_error}")
+        return Answer(error=f"{CallError.CONNECTION}: {_reason(fault.os_error)}")
+    if isinstance(fault, aiohttp.ClientConnectionError | OSError):
+        return Answer(error=f"{CallError.CONNECTION}: {_reason(fault)}", sent_bytes=sent)
+    if isinstance(fault, aiohttp.ClientPayloadError):
+        return Answer(error=f"{CallError.CONNECTION}: the answer broke off", sent_bytes=sent)
+    if isinstance(fault, aiohttp.ClientResponseError):
+        return Answer(error=CallError.PROTOCOL, sent_bytes=sent)
+    # A URL or header that cannot be sent at all: what the target or job says is wrong.
+    return Answer(error=f"{CallError.TARGET}: {type(fault).__name__}")
+
+
+def _reason(fault: BaseException) -> str:
+    """Short and without addresses or ports, so that equal failures read alike."""
+    if isinstance(fault, ConnectionRefusedError):
+        return "refused"
+    if isinstance(fault, ConnectionResetError | BrokenPipeError):
+        return "reset"
+    if isinstance(fault, aiohttp.ServerDisconnectedError):
+        return "closed without an answer"
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return fault.verify_message
+    if isinstance(fault, aiohttp.ClientConnectorCertificateError):
+        inner = fault.certificate_error
+        return inner.verify_message if isinstance(inner, ssl.SSLCertVerificationError) else "certificate"
+    if isinstance(fault, OSError) and fault.strerror:
+        return fault.strerror.split("[", 1)[0].strip().lower()[:120]
+    return type(fault).__name__

@@ -1,0 +1,123 @@
+"""From an answer to what is stored: the completion of one attempt. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cells.domain.outcome import CallError, classify, fingerprint
+from cells.domain.retry import next_attempt, parse_retry_after
+from cells.domain.run import Attempt, AttemptOutcome, RunState
+from cells.ports import Claim, Completion
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_GONE = 410
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What came back from a target, or why nothing did."""
+
+    status: int | None = None
+    error: str | None = None  # a `CallError`, perhaps with `: detail`
+    body: str | None = None  # cut at BODY_LIMIT
+    retry_after: str | None = None  # the header as it was sent
+    sent_bytes: int = 0  # of the request body
+
+
+class Instants:
+    """Formats epoch milliseconds as RFC 3339; keeps the part that is the same for a second."""
+
+    __slots__ = ("_prefix", "_second")
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._prefix = ""
+
+    def text(self, ms: int) -> str:
+        """`2026-09-28T12:00:00.123Z`."""
+        second, rest = divmod(ms, 1000)
+        if second != self._second:
+            self._second = second
+            self._prefix = f"{instant(second * 1000):%Y-%m-%dT%H:%M:%S}"
+        return f"{self._prefix}.{rest:03d}Z"
+
+
+def instant(ms: int) -> datetime:
+    """The instant of epoch milliseconds."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+_claimed, _started, _finished = Instants(), Instants(), Instants()
+
+
+def completion_of(
+    claim: Claim, answer: Answer, *, started_ms: int | None, finished_ms: int, host: str, rand: float
+) -> Completion:
+    """How this attempt ends the run, or when the next one is due.
+
+    `started_ms` is when the call got its slot at the target, None if it was never made. `rand`
+    in [0, 1) is the retry's jitter.
+    """
+    outcome = classify(answer.status, answer.error)
+    wait_ms: int | None = None
+    state = RunState.FAILED
+    reason: str | None = None
+    if outcome is AttemptOutcome.SUCCEEDED:
+        state = RunState.SUCCEEDED
+    else:
+        if outcome is AttemptOutcome.RETRYABLE:
+            wait_ms = next_attempt(
+                claim.definition.retry_policy,
+                claim.attempt,
+                rand=rand,
+                retry_after_ms=_retry_after(answer, finished_ms),
+            )
+        if wait_ms is None:
+            what = answer.error or f"HTTP {answer.status}"
+            retried = outcome is AttemptOutcome.RETRYABLE
+            reason = f"attempts exhausted, the last one: {what}" if retried else what
+        else:
+            state = RunState.RETRY_WAIT
+    target_id = claim.definition.target.target_id
+    return Completion(
+        tenant_id=claim.tenant_id,
+        key=claim.key,
+        epoch=claim.epoch,
+        state=state,
+        attempt=Attempt(
+            number=claim.attempt,
+            epoch=claim.epoch,
+            outcome=outcome,
+            claimed_at=_claimed.text(claim.claimed_ms),
+            started_at=None if started_ms is None else _started.text(started_ms),
+            finished_at=_finished.text(finished_ms),
+            host=host,
+            status=answer.status,
+            error=answer.error,
+            body=answer.body,
+            retry_in_ms=wait_ms,
+        ),
+        timer_at=None if wait_ms is None else instant(finished_ms + wait_ms),
+        reason=reason,
+        fingerprint=fingerprint(target_id, answer.status, answer.error) if state is RunState.FAILED else None,
+        target_id=target_id,
+        started_ms=started_ms,
+        finished_ms=finished_ms,
+        first_attempt_lag_ms=None if started_ms is None or claim.attempt > 1 else started_ms - claim.due_ms,
+        egress_bytes=answer.sent_bytes,
+        region_policy=claim.definition.region_policy,
+        target_gone=answer.status == _GONE,
+        priority=claim.priority,
+        shard=claim.shard,
+        series=claim.series,
+    )
+
+
+def unusable(state: str | None) -> Answer:
+    """The answer of a target that may not be called: not approved (any more), or unknown (None)."""
+    return Answer(error=f"{CallError.TARGET}: {'not registered' if state is None else state}")
+
+
+def _retry_after(answer: Answer, finished_ms: int) -> int | None:
+    return None if answer.retry_after is None else parse_retry_after(answer.retry_after, instant(finished_ms))
