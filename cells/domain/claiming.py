@@ -23,6 +23,8 @@ DEFAULT_GRACE_SECONDS = 60
 
 _TICK = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
+#: How far behind its last occurrence a schedule may still have swallowed ones before it ends.
+_LAST_LOOK = timedelta(days=5 * 366)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,9 @@ def plan_claim(
     skipped = () if misfire is None else (misfire,)
     # The last second before a gap's end: no run of this job stands there (they are whole
     # minutes, as the end of a gap is), so the row's key is free.
-    swallowed = compiled.gaps(scheduled_for, following or now)
-    return ClaimPlan(run_at, (*skipped, *(Skip(end - _SECOND, DST_GAP, n) for end, n in swallowed)), following)
+    until = following or scheduled_for + _LAST_LOOK
+    gaps = [Skip(end - _SECOND, DST_GAP, n) for end, n in compiled.gaps(scheduled_for, until)]
+    return ClaimPlan(run_at, (*skipped, *gaps), following)
 
 
 Plan = tuple[datetime | None, datetime | None, Skip | None]
@@ -87,10 +90,8 @@ def _run_once(compiled: Compiled, first: datetime, due: datetime, grace: timedel
     following = _after(compiled, first)
     if following is None or following > due or first + grace >= due:
         return first, following, None
-    missed = compiled.missed(first, due)
-    assert missed.latest is not None
-    # Of count + 1 due occurrences the latest runs; one row stands for the others.
-    return missed.latest, _after(compiled, missed.latest), Skip(first, MISFIRE, missed.count)
+    latest = compiled.latest(following, due)  # it runs; one row stands for all before it
+    return latest, _after(compiled, latest), Skip(first, MISFIRE, 1 + compiled.count(first, latest - _TICK))
 
 
 def _run_all(compiled: Compiled, first: datetime, due: datetime, grace: timedelta) -> Plan:
@@ -107,8 +108,7 @@ def _run_all(compiled: Compiled, first: datetime, due: datetime, grace: timedelt
             low = middle
         else:
             high = middle
-    oldest = _after(compiled, low)
-    assert oldest is not None
+    oldest = _after(compiled, low) or first
     skipped = 1 + compiled.count(first, oldest - _TICK)
     return oldest, _after(compiled, oldest), Skip(first, MISFIRE, skipped)
 

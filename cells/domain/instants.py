@@ -18,8 +18,11 @@ def parse_time(text: str, pointer: str) -> datetime:
     """A whole second: aware in UTC if the text has an offset, else naive local wall time."""
     match = _TIME.fullmatch(text)
     if match is None:
-        raise ScheduleError(pointer, f"{ascii(text[:60])} is not a time like 2026-09-28T09:00:00, with or without"
-                                     " Z or an offset")
+        raise ScheduleError(
+            pointer,
+            f"{text[:60]!a} is not a time like 2026-09-28T09:00:00 (local),"
+            " 2026-09-28T09:00:00Z or 2026-09-28T09:00:00+02:00",
+        )
     day, clock, fraction, zulu, sign, hours, minutes = match.groups()
     try:
         at = datetime.fromisoformat(f"{day}T{clock}")

@@ -34,7 +34,7 @@ from cells.domain.zones import (
 )
 
 __all__ = [
-    "TZDATA_VERSION", "Compiled", "Missed", "Occurrence", "Preview", "ScheduleError", "ZoneTransition",
+    "TZDATA_VERSION", "Compiled", "Occurrence", "Preview", "ScheduleError", "ZoneTransition",
     "compile_schedule", "normalise", "preview", "to_local", "transitions",
 ]  # fmt: skip
 
@@ -56,14 +56,6 @@ _FIELDS_OF = {
     ScheduleType.RATE: {"every_seconds", "start_at", "end_at"},
     ScheduleType.NOW: set[str](),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """Occurrences in an interval: how many, and the latest."""
-
-    count: int
-    latest: datetime | None
 
 
 class Compiled(ABC):
@@ -91,16 +83,15 @@ class Compiled(ABC):
         first instant after each, and how many it swallowed."""
         return ()
 
-    def missed(self, after: datetime, until: datetime) -> Missed:
-        """The occurrences in (after, until], without walking over each of a long outage."""
-        latest, count = None, 0
-        while count < _SHORT_WALK:
-            found = self.next(latest or after)
+    def latest(self, known: datetime, until: datetime) -> datetime:
+        """The last occurrence at or before `until`, where `known` is one of them. Few steps,
+        however long the time between was."""
+        low, high = known, until
+        for _ in range(_SHORT_WALK):
+            found = self.next(low)
             if found is None or found.at > until:
-                return Missed(count, latest)
-            latest, count = found.at, count + 1
-        assert latest is not None
-        low, high = latest, until  # the latest one lies in [low, high]
+                return low
+            low = found.at
         while high - low >= _SECOND:
             middle = low + (high - low) / 2
             found = self.next(middle)
@@ -108,7 +99,7 @@ class Compiled(ABC):
                 low = found.at
             else:
                 high = middle
-        return Missed(self.count(after, until), low)
+        return low
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +179,11 @@ class _Cron(Compiled):
         after = max(after, self.start - _TICK)
         if after >= self.end:
             return None
-        found = self.clock.next(after)
+        found = self.clock.next(after.astimezone(UTC))
         return found if found is not None and found.at < self.end else None
 
     def count(self, after: datetime, until: datetime) -> int:
-        return self.clock.count(max(after, self.start - _TICK), min(until, self.end - _TICK))
+        return self.clock.count(*self._inside(after, until))
 
     def period_seconds(self) -> int | None:
         wall = self.clock.cron.period_seconds
@@ -201,7 +192,13 @@ class _Cron(Compiled):
         return wall
 
     def gaps(self, after: datetime, until: datetime) -> Sequence[tuple[datetime, int]]:
-        return list(self.clock.gaps(max(after, self.start - _TICK), min(until, self.end - _TICK)))
+        return list(self.clock.gaps(*self._inside(after, until)))
+
+    def _inside(self, after: datetime, until: datetime) -> tuple[datetime, datetime]:
+        return (
+            max(after, self.start - _TICK).astimezone(UTC),
+            min(until, self.end - _TICK).astimezone(UTC),
+        )
 
 
 @lru_cache(maxsize=16_384)
@@ -215,11 +212,9 @@ def compile_schedule(schedule: Schedule) -> Compiled:
         for name in ("run_at", "cron", "every_seconds", "time_zone", "start_at", "end_at", "dst")
         if name not in _FIELDS_OF[schedule.type] and getattr(schedule, name) not in (None, Dst())
     ]
-    build = {ScheduleType.ONCE: _once, ScheduleType.CRON: _cron, ScheduleType.RATE: _rate}.get(schedule.type)
-    compiled: Compiled | None = _Now() if build is None else build(schedule, faults)
-    if faults:
+    compiled = _BUILDERS[schedule.type](schedule, faults)
+    if faults or compiled is None:
         raise ScheduleError.of(faults)
-    assert compiled is not None
     return compiled
 
 
@@ -306,6 +301,14 @@ def _rate(schedule: Schedule, faults: list[tuple[str, str]]) -> Compiled | None:
     return None if every is None else _Rate(start, timedelta(seconds=every), end)
 
 
+_BUILDERS: dict[ScheduleType, Callable[[Schedule, list[tuple[str, str]]], Compiled | None]] = {
+    ScheduleType.ONCE: _once,
+    ScheduleType.CRON: _cron,
+    ScheduleType.RATE: _rate,
+    ScheduleType.NOW: lambda schedule, faults: _Now(),
+}
+
+
 def normalise(schedule: Schedule, now: datetime) -> Schedule:
     """The schedule as it is stored, checked: a RATE is anchored (at `now` if it says nothing),
     a CRON without a zone is in UTC. Raises `ScheduleError` with every fault, also for a
@@ -327,8 +330,10 @@ def _anchored(schedule: Schedule, now: datetime) -> Schedule:
 
 def _never(schedule: Schedule) -> tuple[str, str]:
     if schedule.type is ScheduleType.ONCE:
-        return "/schedule/run_at", (f"{schedule.run_at} does not exist in {schedule.time_zone} (the clock jumps"
-                                    " over it), and dst.gap is SKIP: it would never run")
+        return "/schedule/run_at", (
+            f"{schedule.run_at} does not exist in {schedule.time_zone} (the clock jumps over it),"
+            " and dst.gap is SKIP: it would never run"
+        )
     if schedule.end_at is not None:
         return "/schedule/end_at", "no occurrence is left before it"
     if schedule.type is ScheduleType.RATE:
@@ -358,5 +363,6 @@ def preview(schedule: Schedule, after: datetime, count: int) -> list[Preview]:
         occurrence = compiled.next(found[-1].at if found else after)
         if occurrence is None:
             break
-        found.append(Preview(at=occurrence.at, local=to_local(occurrence.at, schedule.time_zone), note=occurrence.note))
+        local = to_local(occurrence.at, schedule.time_zone)
+        found.append(Preview(at=occurrence.at, local=local, note=occurrence.note))
     return found

@@ -6,6 +6,7 @@ below; the diagrams in the README are rendered from these tables.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -13,7 +14,7 @@ from typing import Generic, TypeVar
 from cells.domain.job import JobState
 from cells.domain.run import TERMINAL, RunState
 
-S = TypeVar("S", JobState, RunState)
+S = TypeVar("S", bound=enum.StrEnum)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,13 +105,12 @@ def sources(transitions: Iterable[Transition[S]], destination: S) -> frozenset[S
 
 def diagram(transitions: Iterable[Transition[S]]) -> str:
     """A Mermaid state diagram, one line per arrow, in the table's order."""
-    lines = ["stateDiagram-v2"]
-    ended = set()
-    for t in transitions:
-        for source in sorted(t.sources, key=lambda s: "" if s is None else s.value):
-            lines.append(f"    {'[*]' if source is None else source.value} --> {t.destination.value}: {t.name}")
-    every = {t.destination for t in transitions}
-    moving = {s for t in transitions for s in t.sources if s is not None}
-    ended = sorted(s.value for s in every - moving)
-    lines += [f"    {state} --> [*]" for state in ended]
-    return "\n".join(lines)
+    table = tuple(transitions)
+    arrows = [
+        f"    {source or '[*]'} --> {t.destination}: {t.name}"
+        for t in table
+        for source in sorted(t.sources, key=lambda s: s or "")
+    ]
+    moving = {source for t in table for source in t.sources}
+    ends = sorted({t.destination for t in table} - moving)
+    return "\n".join(["stateDiagram-v2", *arrows, *(f"    {state} --> [*]" for state in ends)])

@@ -1,6 +1,6 @@
 """A cron expression in a time zone: which instants its wall times are.
 
-croniter walks naive local minutes; each wall time is then read in the zone. The rules:
+`Cron` walks naive local minutes; each wall time is then read in the zone. The rules:
 
 * ordinary times are one instant;
 * a time in a gap runs once, at the first instant after the gap (SHIFT), or not (SKIP); several
@@ -20,11 +20,11 @@ from zoneinfo import ZoneInfo
 
 from cells.domain.cron import Cron
 from cells.domain.job import Gap, Overlap
-from cells.domain.zones import Change, Kind, changes, find_change, offset_at, read_wall
+from cells.domain.zones import Change, Kind, changes, find_change, offset_at, offset_of, read_wall
 
 SHIFTED = "shifted out of a DST gap"
-FIRST_PASS = "first pass of an overlap"
-SECOND_PASS = "second pass of an overlap"
+FIRST_PASS = "first pass of an overlap"  # noqa: S105
+SECOND_PASS = "second pass of an overlap"  # noqa: S105
 
 _TICK = timedelta(microseconds=1)
 #: Longer than any overlap there ever was.
@@ -43,7 +43,7 @@ class Occurrence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WallClock:
-    """A cron expression, a zone and the policies for its transitions."""
+    """A cron expression, a zone and the policies for its transitions. Instants are in UTC."""
 
     cron: Cron
     tz: ZoneInfo
@@ -58,9 +58,7 @@ class WallClock:
         if local.fold or not (self.cron.frequent or self.overlap is not Overlap.FIRST):
             return ahead
         # In the first pass of an overlap, what comes next may stand further back on the wall.
-        shorter = local.replace(fold=1).utcoffset()
-        longer = local.utcoffset()
-        assert shorter is not None and longer is not None
+        longer, shorter = offset_of(self.tz, wall, 0), offset_of(self.tz, wall, 1)
         if shorter >= longer:
             return ahead
         turn = find_change(self.tz, after.replace(microsecond=0), after + (longer - shorter))

@@ -29,7 +29,7 @@ def window_for(schedule: Schedule, requested_seconds: int | None, config: Window
     asked for means strict. Raises `ScheduleError`.
     """
     if requested_seconds is not None and not 0 <= requested_seconds <= MAX_WINDOW_SECONDS:
-        raise ScheduleError("/dispatch_window_seconds", f"must be a whole number from 0 to {MAX_WINDOW_SECONDS}")
+        raise ScheduleError("/dispatch_window_seconds", f"must lie between 0 and {MAX_WINDOW_SECONDS}")
     if schedule.type is ScheduleType.NOW:
         return 0
     if requested_seconds is None:

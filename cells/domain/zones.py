@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 import tzdata
@@ -43,10 +43,12 @@ def zone(name: str, pointer: str = "/schedule/time_zone") -> ZoneInfo:
     """The zone of an IANA name, or a `ScheduleError` that suggests one."""
     if name in NAMES:
         return ZoneInfo(name)
-    shown = ascii(name[:60])
+    shown = f"{name[:60]!a}"
     if name[:1] in "+-" or name[:3].upper() in ("UTC", "GMT"):
-        raise ScheduleError(pointer, f"{shown} is a fixed offset, not an IANA time zone; use a name such as"
-                                     " Europe/Berlin, or UTC")
+        raise ScheduleError(
+            pointer,
+            f"{shown} is a fixed offset, not an IANA time zone; use a name such as Europe/Berlin, or UTC",
+        )
     lowered = {n.lower(): n for n in NAMES}
     near = difflib.get_close_matches(name[:60].lower().replace(" ", "_"), lowered, n=1, cutoff=0.8)
     hint = f"; did you mean {lowered[near[0]]}?" if near else ""
@@ -74,7 +76,7 @@ class Reading(NamedTuple):
 
 def read_wall(tz: ZoneInfo, wall: datetime) -> Reading:
     """Classify a naive wall time by its offsets at fold 0 and fold 1."""
-    before, after = _offset(tz, wall, 0), _offset(tz, wall, 1)
+    before, after = offset_of(tz, wall, 0), offset_of(tz, wall, 1)
     if before == after:
         instant = (wall - before).replace(tzinfo=UTC)
         return Reading(Kind.PLAIN, instant, instant, wall)
@@ -86,17 +88,14 @@ def read_wall(tz: ZoneInfo, wall: datetime) -> Reading:
     return Reading(Kind.GAP, turn, turn, turn.replace(tzinfo=None) + after)
 
 
-def _offset(tz: ZoneInfo, wall: datetime, fold: int) -> timedelta:
-    offset = wall.replace(tzinfo=tz, fold=fold).utcoffset()
-    assert offset is not None
-    return offset
+def offset_of(tz: ZoneInfo, wall: datetime, fold: int) -> timedelta:
+    """The offset that a naive wall time has on its first (0) or second (1) reading."""
+    return cast(timedelta, wall.replace(tzinfo=tz, fold=fold).utcoffset())
 
 
 def offset_at(tz: ZoneInfo, at: datetime) -> timedelta:
     """The offset from UTC in force at an instant."""
-    offset = at.astimezone(tz).utcoffset()
-    assert offset is not None
-    return offset
+    return cast(timedelta, at.astimezone(tz).utcoffset())
 
 
 def find_change(tz: ZoneInfo, low: datetime, high: datetime) -> datetime:
