@@ -7,6 +7,7 @@ starts them inside a user namespace that shows the same files as another user's.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import enum
 import os
@@ -16,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -176,33 +177,58 @@ def stop(
         child.wait()
 
 
-def end_leftovers(folder: Path, program: str, *, grace_seconds: float = 10.0) -> None:
-    """End every `program` that still works in `folder`: what a killed supervisor left behind.
+#: In the environment of every child of a supervisor: the home it belongs to.
+MARK = "CLOCKHOUSE_SUPERVISED"
+
+
+def end_leftovers(folder: Path, program: str) -> None:
+    """End every `program` that still works in `folder`: an engine a killed supervisor left behind.
 
     Engines have their data folder as working folder, so that no pid file need be trusted:
     pids are reused, and a pid file survives what wrote it.
     """
+
+    def is_left(process: Path) -> bool:
+        return (
+            os.readlink(process / "cwd") == str(folder.resolve())
+            and Path(os.readlink(process / "exe")).name == program
+        )
+
+    _end_all(is_left, how=signal.SIGINT, grace_seconds=10.0)
+
+
+def end_marked(home: Path) -> None:
+    """End every process that carries the mark of this home."""
+    mark = f"{MARK}={home}".encode()
+
+    def is_left(process: Path) -> bool:
+        return mark in (process / "environ").read_bytes().split(b"\0")
+
+    _end_all(is_left, how=signal.SIGTERM, grace_seconds=2.0)
+
+
+def _end_all(is_left: Callable[[Path], bool], *, how: signal.Signals, grace_seconds: float) -> None:
     deadline = time.monotonic() + grace_seconds
-    how = signal.SIGINT
-    while left := list(_working_in(folder, program)):
+    asked: set[int] = set()
+    while left := list(_processes(is_left)):
         if time.monotonic() > deadline:
             if how is signal.SIGKILL:
-                raise CannotStart(f"{program} (pid {left[0]}) holds {folder} and does not end.")
+                raise CannotStart(f"process {left[0]} was left behind by an earlier run and does not end.")
             how = signal.SIGKILL
-            deadline = time.monotonic() + grace_seconds
+            asked.clear()
+            deadline = time.monotonic() + 10
         for pid in left:
-            try:
-                os.kill(pid, how)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.05)
+            if pid not in asked:
+                asked.add(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, how)
+        time.sleep(0.02)
 
 
-def _working_in(folder: Path, program: str) -> Iterator[int]:
-    wanted = str(folder.resolve())
-    for entry in Path("/proc").glob("[0-9]*"):
+def _processes(is_left: Callable[[Path], bool]) -> Iterator[int]:
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(entry / "cwd") == wanted and Path(os.readlink(entry / "exe")).name == program:
-                yield int(entry.name)
+            if int(process.name) != os.getpid() and is_left(process):
+                yield int(process.name)
         except OSError:  # gone meanwhile, or another user's
             continue

@@ -25,6 +25,7 @@ import psycopg
 
 from deploy import children
 from deploy.children import CannotStart, Identity
+from deploy.logs import tail
 from deploy.ports import LOOPBACK, Reservation
 
 _POSTGRES_MAJOR = 18
@@ -130,17 +131,16 @@ class Postgres:
         """End leftovers, make the cluster if there is none, remove a stale lock file."""
         self._folder.mkdir(parents=True, exist_ok=True)
         identity = self._identity = children.choose_identity(self._binaries / "postgres", self._data)
+        for left in self._folder.glob("unfinished-*"):
+            shutil.rmtree(left, ignore_errors=True)
         if self._data.exists():
             children.end_leftovers(self._data, "postgres")
             children.take_over(self._data, identity)
             (self._data / "postmaster.pid").unlink(missing_ok=True)
             return
-        # Made aside and renamed: a cluster that exists is whole.
-        unfinished = self._folder / "data.unfinished"
-        if unfinished.exists():
-            children.end_leftovers(unfinished, "postgres")
-            shutil.rmtree(unfinished)
-        unfinished.mkdir(mode=0o700)
+        # Made aside and renamed: a cluster that exists is whole. Each try has a name of its
+        # own, so that an interrupted initdb that still runs is in nobody's way.
+        unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self._folder))
         children.take_over(unfinished, identity)
         with self._password_file(identity) as password_file:
             children.run(
@@ -284,13 +284,6 @@ def wait_until_ready(
             why = f"ended with {child.returncode}" if child.returncode is not None else "does not answer"
             raise CannotStart(f"{engine.name} {why}:\n{tail(log)}")
         time.sleep(0.02)
-
-
-def tail(log: Path, lines: int = 25) -> str:
-    """The last lines of a log file."""
-    if not log.exists():
-        return "(no log)"
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
 @contextmanager

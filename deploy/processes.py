@@ -1,0 +1,124 @@
+"""The processes of an installation on one machine: commands, readiness, order of stopping."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO
+
+from deploy import children
+from deploy.engines import Engine
+from deploy.home import ROOT, Home
+from deploy.ports import LOOPBACK
+from deploy.settings import Environments, Ports
+from deploy.supervisor import Process
+
+#: Order of stopping: first what brings work in, then what does it, then what it reports to,
+#: then what it calls, and the engines last.
+_ENTRY, _WORK, _REPORTS, _TARGETS, _ENGINES = range(5)
+#: What has no port to ask is taken for ready when it has not ended for so long.
+_ALIVE_SECONDS = 2.5
+
+
+def engine_process(engine: Engine) -> Process:
+    """An engine as a child."""
+    return Process(
+        name=engine.name,
+        prepare=engine.prepare,
+        spawn=engine.spawn,
+        ready=engine.ready,
+        stop_signal=engine.stop_signal,
+        stage=_ENGINES,
+    )
+
+
+class Processes:
+    """The Python processes."""
+
+    def __init__(self, home: Home, environments: Environments, ports: Ports) -> None:
+        self._home = home
+        self._environments = environments
+        self._ports = ports
+
+    def cell(self, name: str) -> Process:
+        """A cell's host with all its roles."""
+        return self._http(f"cell-{name}", ["-m", "cells.host"], self._environments.cell(name), _WORK)
+
+    def router(self) -> Process:
+        """The router in front of the API."""
+        (self._home.folder / "router").mkdir(mode=0o700, exist_ok=True)
+        return self._http("router", ["-m", "controlplane.routing"], self._environments.router(), _ENTRY)
+
+    def django(self) -> Process:
+        """Console and management API."""
+        command = [
+            *("-m", "granian", "--interface", "wsgi", "--host", LOOPBACK),
+            *("--port", str(self._ports.of("django")), "--workers", "1", "--blocking-threads", "8"),
+            *("--workers-kill-timeout", "20", "--respawn-failed-workers", "--no-ws"),
+            "controlplane.wsgi:application",
+        ]
+        return self._http("django", command, self._environments.control(), _REPORTS)
+
+    def echo(self) -> Process:
+        """The target of the demo jobs."""
+        return self._http("echo", ["-m", "deploy.echo"], self._environments.echo(), _TARGETS)
+
+    def celery_worker(self) -> Process:
+        """The control plane's background work."""
+        command = [
+            *("-m", "celery", "-A", "controlplane", "worker", "--concurrency", "2"),
+            *("--without-gossip", "--without-mingle", "--loglevel", "INFO"),
+        ]
+        return self._quiet("celery-worker", command, _WORK)
+
+    def celery_beat(self) -> Process:
+        """What starts it regularly."""
+        schedule = self._home.folder / "beat"
+        schedule.mkdir(mode=0o700, exist_ok=True)
+        command = [
+            *("-m", "celery", "-A", "controlplane", "beat", "--pidfile", ""),
+            *("--schedule", str(schedule / "schedule"), "--loglevel", "INFO"),
+        ]
+        return self._quiet("celery-beat", command, _ENTRY)
+
+    def _http(self, name: str, command: Sequence[str], env: Mapping[str, str], stage: int) -> Process:
+        port = self._ports.of(name)
+        return Process(name=name, spawn=_python(command, env), ready=lambda: is_ready(port), stage=stage)
+
+    def _quiet(self, name: str, command: Sequence[str], stage: int) -> Process:
+        spawn = _python(command, self._environments.control())
+        started = 0.0
+
+        def note_and_spawn(log: IO[bytes]) -> subprocess.Popen[bytes]:
+            nonlocal started
+            started = time.monotonic()
+            return spawn(log)
+
+        return Process(
+            name=name,
+            spawn=note_and_spawn,
+            ready=lambda: time.monotonic() - started >= _ALIVE_SECONDS,
+            stage=stage,
+        )
+
+
+def _python(command: Sequence[str], env: Mapping[str, str]) -> Callable[[IO[bytes]], subprocess.Popen[bytes]]:
+    def spawn(log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return children.spawn([sys.executable, *command], log=log, cwd=ROOT, env=env)
+
+    return spawn
+
+
+def is_ready(port: int) -> bool:
+    """Whether `/readyz` on a loopback port answers 200."""
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=3)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Compile pyproject.toml into hashed requirements: each file contains the one before it.
+# They are compiled with the oldest Python we support, and carry no registry's address.
+set -eu
+cd "$(dirname "$0")/../.."
+compile() {
+    .venv/bin/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+        --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header "$@" pyproject.toml
+}
+requirements=deploy/requirements
+compile --output-file "$requirements/client.txt"
+compile --constraint "$requirements/client.txt" --extra server --output-file "$requirements/server.txt"
+compile --constraint "$requirements/server.txt" --extra server --extra test --output-file "$requirements/test.txt"

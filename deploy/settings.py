@@ -1,0 +1,152 @@
+"""What an installation on one machine consists of, and where each part is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from deploy.children import MARK
+from deploy.home import Home, State
+from deploy.ports import LOOPBACK, Reservation
+
+REGION = "local"
+_CELLS = "local-shared-1,local-shared-2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the environment of `make run` asks for."""
+
+    cells: tuple[str, ...]  # CLOCKHOUSE_CELLS, comma separated
+    database_url: str | None  # CLOCKHOUSE_DATABASE_URL: an admin URL of a server to use
+    valkey_url: str | None  # CLOCKHOUSE_VALKEY_URL: a server to use, its number is our first
+    demo_jobs: bool  # CLOCKHOUSE_DEMO_JOBS=0: leave the demo tenant empty
+
+
+def read_options(environ: Mapping[str, str]) -> Options:
+    """The options in an environment."""
+    cells = environ.get("CLOCKHOUSE_CELLS") or _CELLS
+    return Options(
+        cells=tuple(name.strip() for name in cells.split(",") if name.strip()),
+        database_url=environ.get("CLOCKHOUSE_DATABASE_URL") or None,
+        valkey_url=environ.get("CLOCKHOUSE_VALKEY_URL") or None,
+        demo_jobs=environ.get("CLOCKHOUSE_DEMO_JOBS", "1") != "0",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stores:
+    """Databases and logical Valkeys: one of each for the control plane and for every cell."""
+
+    control: str
+    ownership: str
+    cells: Mapping[str, str]
+    control_valkey: str
+    router_valkey: str
+    cell_valkeys: Mapping[str, str]
+
+
+class Ports:
+    """The loopback ports of the installation, kept between runs where they are still free."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._held: dict[str, Reservation] = {}
+
+    def of(self, name: str) -> int:
+        """The port of a part; reserved when it is first asked for."""
+        if name not in self._held:
+            self._held[name] = Reservation(self._state.ports.get(name))
+            self._state.ports[name] = self._held[name].port
+        return self._held[name].port
+
+    def url(self, name: str) -> str:
+        """Base URL of a part that speaks HTTP."""
+        return f"http://{self.bind(name)}"
+
+    def bind(self, name: str) -> str:
+        """`host:port` of a part."""
+        return f"{LOOPBACK}:{self.of(name)}"
+
+
+class Environments:
+    """The environment variables of each process."""
+
+    def __init__(self, home: Home, state: State, ports: Ports, stores: Stores) -> None:
+        self._home = home
+        self._state = state
+        self._ports = ports
+        self._stores = stores
+        # The caller's environment comes first: what we do not decide can be set there.
+        self._base = {**os.environ, MARK: str(home.folder), "PYTHONUNBUFFERED": "1"}
+
+    def cell(self, name: str) -> dict[str, str]:
+        """Of `cells.host`."""
+        return {
+            **self._base,
+            "CELL_NAME": name,
+            "CELL_REGION": REGION,
+            "CELL_DATABASE_URL": self._stores.cells[name],
+            "CELL_VALKEY_URL": self._stores.cell_valkeys[name],
+            "CELL_BIND": self._ports.bind(f"cell-{name}"),
+            "CELL_KEYS": f"{name}:{self._state.cell_key(name)}",
+            "CELL_INSTALLATION_KEY": self._state.cell_installation_key,
+            "CELL_CONTROL_URL": self._ports.url("django"),
+            "CELL_EGRESS_ALLOW": "loopback",
+        }
+
+    def router(self) -> dict[str, str]:
+        """Of `controlplane.routing`."""
+        return {
+            **self._base,
+            "ROUTER_BIND": self._ports.bind("router"),
+            "ROUTER_FEED_URL": self._ports.url("django"),
+            "ROUTER_KEY": self._state.router_key,
+            "ROUTER_DATA_DIR": str(self._home.folder / "router"),
+            "ROUTER_VALKEY_URL": self._stores.router_valkey,
+        }
+
+    def control(self) -> dict[str, str]:
+        """Of Django, Celery and `manage.py`."""
+        return {
+            **self._base,
+            "DJANGO_SETTINGS_MODULE": "controlplane.settings",
+            "CONTROL_DATABASE_URL": self._stores.control,
+            "CONTROL_OWNERSHIP_DATABASE_URL": self._stores.ownership,
+            "CONTROL_VALKEY_URL": self._stores.control_valkey,
+            "CONTROL_SECRET_KEY": self._state.secret_key,
+            "CONTROL_INSTALLATION_KEY": self._state.control_installation_key,
+            "CONTROL_ROUTER_KEY": self._state.router_key,
+            "CONTROL_PUBLIC_API_URL": self._ports.url("router"),
+            "CONTROL_CONSOLE_URL": self._ports.url("django"),
+            "CONTROL_DEBUG": "0",
+            "CONTROL_ALLOWED_HOSTS": "127.0.0.1,localhost",
+        }
+
+    def echo(self) -> dict[str, str]:
+        """Of the echo target."""
+        return {**self._base, "ECHO_BIND": self._ports.bind("echo")}
+
+
+def bootstrap_request(state: State, ports: Ports, cells: Sequence[str]) -> dict[str, object]:
+    """What `manage.py bootstrap` is told."""
+    return {
+        "region": REGION,
+        "cells": [
+            {"name": name, "url": ports.url(f"cell-{name}"), "key_hex": state.cell_key(name)}
+            for name in cells
+        ],
+        "demo": {
+            "slug": "demo",
+            "name": "Demo",
+            "email": state.email,
+            "password": state.password,
+            "api_key": state.api_key,
+        },
+        "operator": {
+            "email": state.operator_email,
+            "password": state.operator_password,
+            "api_key": state.operator_api_key,
+        },
+    }
