@@ -282,9 +282,7 @@ class Executor:
             attempt=claim.attempt,
             timestamp=timestamp,
             signature=target.signer.sign(work.run_id, timestamp, body),
-            traceparent=attempt_traceparent(
-                claim.traceparent, work.run_id, self._random.getrandbits(64)
-            ),
+            traceparent=attempt_traceparent(claim.traceparent, work.run_id, self._random.getrandbits(64)),
         )
         return await self._caller.call(
             method,
