@@ -1,0 +1,1 @@
+"""The router: a small ASGI application in front of the cells and of Django."""

@@ -1,0 +1,287 @@
+"""The ASGI application: authenticate, limit, forward. It parses no body and knows no resource."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, MutableMapping
+from typing import Any, cast
+
+from cells.contract import ErrorCode
+from controlplane.routing.auth import Principal, authenticate
+from controlplane.routing.feed import Feed
+from controlplane.routing.forward import (
+    Bodies,
+    BrokenAnswer,
+    ClientGone,
+    Forwarder,
+    Headers,
+    Receive,
+    Request,
+    Send,
+    is_repeatable,
+    pass_on,
+)
+from controlplane.routing.limits import Limiter
+from controlplane.routing.meter import Meter
+from controlplane.routing.metrics import Metrics
+from controlplane.routing.refusal import Refusal, unavailable
+from controlplane.routing.table import Plane, Table, plane_of
+from controlplane.routing.used import LastUsed
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_DOTS = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
+#: A client that waits longer than this is watched, so that its leaving is passed on (seconds).
+_WATCH_AFTER_S = 0.25
+
+
+class Router:
+    """One instance per process."""
+
+    def __init__(
+        self,
+        *,
+        feed: Feed,
+        limiter: Limiter,
+        forwarder: Forwarder,
+        meter: Meter,
+        used: LastUsed,
+        metrics: Metrics,
+        max_stale_s: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._feed = feed
+        self._limiter = limiter
+        self._forwarder = forwarder
+        self._meter = meter
+        self._used = used
+        self._metrics = metrics
+        self._max_stale_ms = max_stale_s * 1000
+        self._now_ms = now_ms
+        self._bodies = Bodies()
+        self.in_flight = 0
+        self.draining = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        began = time.perf_counter()
+        self.in_flight += 1
+        plane, status, head_sent = "router", 0, False
+
+        async def tracked(message: MutableMapping[str, Any]) -> None:
+            nonlocal head_sent
+            head_sent = True
+            await send(message)
+
+        request_id = _request_id(scope["headers"])
+        extra: Headers = [(b"x-request-id", request_id.encode())]
+        try:
+            raw = _raw_path(scope)
+            wanted = plane_of(raw)
+            if wanted is None:
+                status = await self._own(scope, raw, tracked, extra)
+            else:
+                plane = wanted.value
+                status = await self._serve(scope, raw, wanted, request_id, receive, tracked, extra)
+        except Refusal as refusal:
+            status = refusal.status
+            if not head_sent:
+                await _refuse(refusal, request_id, tracked, extra)
+        except ClientGone:
+            status = 499
+        except BrokenAnswer as broken:
+            status = 502
+            log.warning("an answer broke off: %s", broken)
+            raise
+        except Exception:
+            status = 500
+            log.exception("a request failed", extra={"request_id": request_id})
+            if head_sent:
+                raise
+            fault = Refusal(500, ErrorCode.INTERNAL_ERROR, "Something went wrong on our side.")
+            await _refuse(fault, request_id, tracked, extra)
+        finally:
+            self.in_flight -= 1
+            self._metrics.answered(plane, status, time.perf_counter() - began)
+
+    async def _serve(
+        self,
+        scope: Scope,
+        raw: str,
+        plane: Plane,
+        request_id: str,
+        receive: Receive,
+        send: Send,
+        extra: Headers,
+    ) -> int:
+        table = self._feed.table
+        if table is None:
+            raise unavailable("The router has no routing table yet. Retry soon.")
+        headers: Headers = scope["headers"]
+        method: str = scope["method"]
+        principal = authenticate(
+            table,
+            authorization=[value for name, value in headers if name == b"authorization"],
+            tenant_header=[value for name, value in headers if name == b"x-tenant-id"],
+            method=method,
+            now_ms=self._now_ms(),
+            stale=self._feed.age_ms > self._max_stale_ms,
+        )
+        self._used.note(principal.key_id, self._now_ms())
+        if principal.tenant_id:
+            await self._limit(table, principal, extra)
+        elif plane is Plane.DATA:
+            raise Refusal(400, ErrorCode.MALFORMED, "An operator's key needs X-Tenant-Id here.")
+        if principal.operator:
+            log.info(
+                "an operator acts: %s %s", method, raw,
+                extra={"key": principal.key_id, "tenant": principal.tenant_id, "request_id": request_id},
+            )  # fmt: skip
+        if _DOTS.search(raw):
+            raise Refusal(400, ErrorCode.MALFORMED, "A path must not contain `.` or `..` segments.")
+        query: bytes = scope["query_string"]
+        target = f"{raw}?{_ascii(query)}" if query else raw
+        kept = pass_on(headers)
+        body = await self._bodies.read(receive, _declared_length(headers))
+        try:
+            request = Request(
+                method=method,
+                target=target,
+                headers=kept,
+                body=body,
+                idempotent=is_repeatable(method, headers),
+                request_id=request_id,
+            )
+            return await self._forward(request, principal, plane, receive, send, extra)
+        finally:
+            self._bodies.release(body)
+
+    async def _limit(self, table: Table, principal: Principal, extra: Headers) -> None:
+        tenant = table.tenants.get(principal.tenant_id)
+        if tenant is None:
+            return
+        rate = tenant.api_requests_per_second
+        verdict = await self._limiter.check(principal.tenant_id, rate)
+        extra += verdict.headers(rate)
+        if not verdict.allowed:
+            raise verdict.refusal(rate)
+        self._meter.count(principal.tenant_id, tenant.epoch)
+
+    async def _forward(
+        self,
+        request: Request,
+        principal: Principal,
+        plane: Plane,
+        receive: Receive,
+        send: Send,
+        extra: Headers,
+    ) -> int:
+        """Forward; if the client leaves meanwhile, what is behind us is told by a closed connection."""
+        task = cast(asyncio.Task[Any], asyncio.current_task())
+        watcher: asyncio.Task[None] | None = None
+        left = False
+
+        async def watch() -> None:
+            nonlocal left
+            while (await receive())["type"] != "http.disconnect":
+                continue
+            left = True
+            task.cancel()
+
+        def begin() -> None:
+            nonlocal watcher
+            watcher = asyncio.create_task(watch(), name="client-watch")
+
+        timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, begin)
+        try:
+            return await self._forwarder.forward(request, principal, plane, send, extra)
+        except asyncio.CancelledError:
+            if not left:
+                raise
+            task.uncancel()
+            raise ClientGone from None
+        finally:
+            timer.cancel()
+            if watcher is not None:
+                watcher.cancel()
+
+    async def _own(self, scope: Scope, raw: str, send: Send, extra: Headers) -> int:
+        """The router's own few pages."""
+        kind = b"application/json"
+        status = 200
+        if raw == "/healthz":
+            body = b'{"status":"ok"}'
+        elif raw == "/readyz":
+            ready = self._feed.table is not None and not self.draining
+            status = 200 if ready else 503
+            reason = "ok" if ready else "draining" if self.draining else "no routing table"
+            body = b'{"status":"%s","feed_age_ms":%d}' % (reason.encode(), self._feed_age_ms())
+        elif raw == "/metrics":
+            self._metrics.in_flight.set(self.in_flight)
+            self._metrics.feed_age.set(self._feed_age_ms() / 1000)
+            self._metrics.limit_fallbacks.set(self._limiter.fallbacks)
+            self._metrics.unshipped.set(self._meter.unshipped)
+            kind, body = b"text/plain; version=0.0.4; charset=utf-8", self._metrics.page()
+        else:
+            raise Refusal(404, ErrorCode.NOT_FOUND, "There is nothing at this path.")
+        if scope["method"] not in ("GET", "HEAD"):
+            raise Refusal(
+                405,
+                ErrorCode.METHOD_NOT_ALLOWED,
+                "This page can only be read.",
+                headers=((b"allow", b"GET"),),
+            )
+        head = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *extra]
+        await send({"type": "http.response.start", "status": status, "headers": head})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        return status
+
+    def _feed_age_ms(self) -> int:
+        return -1 if self._feed.table is None else self._feed.age_ms
+
+
+def _raw_path(scope: Scope) -> str:
+    raw: bytes = scope.get("raw_path") or b""
+    path = _ascii(raw)
+    if not path.startswith("/"):
+        raise Refusal(404, ErrorCode.NOT_FOUND, "There is nothing at this path.")
+    return path
+
+
+def _ascii(raw: bytes) -> str:
+    try:
+        text = raw.decode("ascii")
+    except UnicodeDecodeError:
+        raise Refusal(400, ErrorCode.MALFORMED, "Path and query must be percent-encoded.") from None
+    if any(c <= " " or c == "\x7f" for c in text):
+        raise Refusal(400, ErrorCode.MALFORMED, "Path and query must be percent-encoded.")
+    return text
+
+
+def _declared_length(headers: Headers) -> int | None:
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return None
+
+
+def _request_id(headers: Headers) -> str:
+    for name, value in headers:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return value.decode()
+    return "req_" + os.urandom(12).hex()
+
+
+async def _refuse(refusal: Refusal, request_id: str, send: Send, extra: Headers) -> None:
+    status, headers, body = refusal.answer(request_id)
+    await send({"type": "http.response.start", "status": status, "headers": headers + extra})
+    await send({"type": "http.response.body", "body": body})

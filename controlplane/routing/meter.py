@@ -1,0 +1,188 @@
+"""Counts API requests per tenant and minute and ships them to Django.
+
+Counts go to a spool file of this incarnation each second; a minute is sealed once it is
+over, shipped, and shipped again until it is acknowledged. Spools of earlier incarnations
+are picked up at start: nothing adds to them any more, so all their minutes are sealed.
+A crash loses at most the last second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from cells.contract import MeterRecord, Metric
+from controlplane.routing.control import CALL_FAULTS, ControlPlane
+from controlplane.routing.disk import write_atomically
+
+log = logging.getLogger(__name__)
+
+_MINUTE_MS = 60_000
+_LARGEST_CALL = 5_000
+_SETTLED = frozenset({"accepted", "identical"})
+#: Django may not know yet what the feed already said; for a day it is asked again.
+_NOT_PLACED = "not_placed"
+_PATIENCE_MINUTES = 24 * 60
+
+#: (tenant, ownership epoch, minute since the epoch): what a count belongs to.
+Slot = tuple[str, int, int]
+
+
+class Spool(msgspec.Struct, frozen=True, kw_only=True):
+    """A spool file: what one incarnation counted and has not been told to forget."""
+
+    host: str
+    counts: list[tuple[str, int, int, int]]  # tenant, epoch, minute, requests
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """Django's answer, one word per record, in order."""
+
+    results: list[str]
+
+
+_RESULTS = msgspec.json.Decoder(Results)
+
+
+class Meter:
+    """The counts of one router incarnation, and what earlier ones left behind."""
+
+    def __init__(self, folder: Path, *, host: str, now_ms: Callable[[], int]) -> None:
+        self._folder = folder / "meters"
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._host = host
+        self._now_ms = now_ms
+        self._minute = 0
+        self._counts: dict[Slot, int] = {}
+        self._left: dict[str, dict[Slot, int]] = {}  # by earlier incarnation
+        self._changed: set[str] = set()
+        for path in sorted(self._folder.glob("*.json")):
+            self._take_over(path)
+
+    def count(self, tenant_id: str, epoch: int) -> None:
+        """One request. A clock that steps back never opens a sealed minute again."""
+        self._minute = max(self._minute, self._now_ms() // _MINUTE_MS)
+        slot = (tenant_id, epoch, self._minute)
+        self._counts[slot] = self._counts.get(slot, 0) + 1
+        self._changed.add(self._host)
+
+    @property
+    def unshipped(self) -> int:
+        """Records not acknowledged yet, open minutes included."""
+        return len(self._counts) + sum(len(counts) for counts in self._left.values())
+
+    def flush(self) -> None:
+        """Write the counts to disk, where they changed."""
+        self._write(self._drafts())
+
+    async def run(self, stop: asyncio.Event, control: ControlPlane, *, every_s: float = 1.0) -> None:
+        """Flush each second and ship what is sealed, until `stop` is set; then flush once more."""
+        while not stop.is_set():
+            try:
+                async with asyncio.timeout(every_s):
+                    await stop.wait()
+            except TimeoutError:
+                await self._flush_aside()
+                await self.ship(control)
+        await self._flush_aside()
+
+    async def ship(self, control: ControlPlane) -> int:
+        """Send sealed minutes; how many were acknowledged."""
+        sealed = self._sealed()[:_LARGEST_CALL]
+        if not sealed:
+            return 0
+        records = [_record(host, slot, n) for host, slot, n in sealed]
+        try:
+            status, body = await control.post("/internal/meters", msgspec.json.encode({"records": records}))
+            results = _RESULTS.decode(body).results if status == 200 else []
+        except (*CALL_FAULTS, msgspec.MsgspecError) as fault:
+            log.debug("meters not shipped: %r", fault)
+            return 0
+        if len(results) != len(sealed):
+            log.warning("meters not shipped: status %s, %s results", status, len(results))
+            return 0
+        done = 0
+        for (host, slot, n), result in zip(sealed, results, strict=True):
+            if result == _NOT_PLACED and self._minute - slot[2] < _PATIENCE_MINUTES:
+                continue
+            if result not in _SETTLED:
+                self._set_aside(host, slot, n, result)
+            self._forget(host, slot)
+            done += 1
+        await self._flush_aside()
+        return done
+
+    def _sealed(self) -> list[tuple[str, Slot, int]]:
+        self._minute = max(self._minute, self._now_ms() // _MINUTE_MS)
+        left = [(host, slot, n) for host, counts in self._left.items() for slot, n in counts.items()]
+        return left + [(self._host, slot, n) for slot, n in self._counts.items() if slot[2] < self._minute]
+
+    def _forget(self, host: str, slot: Slot) -> None:
+        if host == self._host:
+            del self._counts[slot]
+        else:
+            del self._left[host][slot]
+        self._changed.add(host)
+
+    def _set_aside(self, host: str, slot: Slot, n: int, result: str) -> None:
+        """Keep a record that Django will never take, for a person to look at."""
+        log.error("a meter record was refused (%s): %s %s %s", result, host, slot, n)
+        line = msgspec.json.encode({"result": result, "record": _record(host, slot, n)})
+        with (self._folder / "refused.jsonl").open("ab") as file:
+            file.write(line + b"\n")
+
+    def _take_over(self, path: Path) -> None:
+        try:
+            spool = msgspec.json.decode(path.read_bytes(), type=Spool)
+        except (OSError, msgspec.MsgspecError) as fault:
+            log.error("a meter spool is not readable: %s: %r", path, fault)
+            return
+        self._left[spool.host] = {(tenant, epoch, minute): n for tenant, epoch, minute, n in spool.counts}
+
+    def _drafts(self) -> list[tuple[str, bytes | None]]:
+        """What has to be written, by host. None: nothing is left to remember."""
+        drafts: list[tuple[str, bytes | None]] = []
+        changed, self._changed = self._changed, set()
+        for host in changed:
+            counts = self._counts if host == self._host else self._left.get(host, {})
+            rows = [(tenant, epoch, minute, n) for (tenant, epoch, minute), n in counts.items()]
+            drafts.append((host, msgspec.json.encode(Spool(host=host, counts=rows)) if rows else None))
+        return drafts
+
+    def _write(self, drafts: list[tuple[str, bytes | None]]) -> None:
+        for host, content in drafts:
+            path = self._folder / f"{host}.json"
+            if content is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_atomically(path, content)
+
+    async def _flush_aside(self) -> None:
+        drafts = self._drafts()
+        if not drafts:
+            return
+        try:
+            await asyncio.to_thread(self._write, drafts)
+        except OSError as fault:
+            self._changed.update(host for host, _ in drafts)
+            log.error("the meter spool was not written: %r", fault)
+
+
+def _record(host: str, slot: Slot, n: int) -> MeterRecord:
+    tenant_id, epoch, minute = slot
+    return MeterRecord(
+        tenant_id=tenant_id,
+        cell="router",
+        store=0,
+        epoch=epoch,
+        host=host,
+        minute=f"{datetime.fromtimestamp(minute * 60, UTC):%Y-%m-%dT%H:%M:%SZ}",
+        metric=Metric.API_REQUESTS,
+        region_policy="",
+        quantity=n,
+    )

@@ -1,0 +1,82 @@
+"""Answers the router gives in its own name: problem documents (RFC 9457)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from cells.contract import ErrorCode
+
+_TYPES = {
+    429: "https://iana.org/assignments/http-problem-types#quota-exceeded",
+    503: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+}
+_TITLES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+}
+
+
+class Refusal(Exception):
+    """A request that ends here, with what to tell the client.
+
+    `detail` says what happened and what to do next. `retry_after_s` becomes `Retry-After`.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: ErrorCode,
+        detail: str,
+        *,
+        retry_after_s: float | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        extensions: Mapping[str, object] | None = None,
+    ):
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = headers
+        self.extensions = extensions or {}
+        self.retry_after = None if retry_after_s is None else max(1, math.ceil(retry_after_s))
+
+    def answer(self, request_id: str) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        """Status, headers and body of the answer."""
+        body = msgspec.json.encode(
+            {
+                "type": _TYPES.get(self.status, "about:blank"),
+                "title": _TITLES[self.status],
+                "status": self.status,
+                "detail": self.detail,
+                "code": self.code.value,
+                "errors": [],
+                "request_id": request_id,
+                **self.extensions,
+            }
+        )
+        headers = [
+            (b"content-type", b"application/problem+json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            *self.headers,
+        ]
+        if self.retry_after is not None:
+            headers.append((b"retry-after", str(self.retry_after).encode()))
+        return self.status, headers, body
+
+
+def unavailable(detail: str, *, retry_after_s: float = 1.0, status: int = 503) -> Refusal:
+    """Something behind the router is away: 502, 503 or 504."""
+    return Refusal(status, ErrorCode.UNAVAILABLE, detail, retry_after_s=retry_after_s)
