@@ -39,9 +39,9 @@ TABLE = Table(
 )
 
 
-def ask(authorization: str | None, **changes: Any) -> Principal:
+def ask(header: str | None, **changes: Any) -> Principal:
     asked: dict[str, Any] = {
-        "authorization": [] if authorization is None else [authorization.encode("latin-1", "replace")],
+        "authorization": [] if header is None else [header.encode("latin-1", "replace")],
         "tenant_header": [],
         "method": "GET",
         "now_ms": 999,
@@ -51,9 +51,9 @@ def ask(authorization: str | None, **changes: Any) -> Principal:
     return authenticate(TABLE, **asked)
 
 
-def refused(authorization: str | None, **changes: Any) -> int:
+def refused(header: str | None, **changes: Any) -> int:
     with pytest.raises(Refusal) as caught:
-        ask(authorization, **changes)
+        ask(header, **changes)
     return caught.value.status
 
 
