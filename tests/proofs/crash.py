@@ -25,7 +25,7 @@ WINDOW_SECONDS = 8
 DEADLINE_SECONDS = 60
 
 
-def prove(jobs: int = JOBS) -> dict[str, Any]:
+def main(jobs: int = JOBS) -> dict[str, Any]:
     with Recorder(delay_seconds=0.05) as target, Stack() as stack:
         return run_crash(stack, target, jobs=jobs)
 

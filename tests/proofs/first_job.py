@@ -22,7 +22,7 @@ from tests.waiting import eventually_sync
 SECOND_LOOK_SECONDS = 4.0
 
 
-def prove() -> dict[str, Any]:
+def main() -> dict[str, Any]:
     with Recorder() as target, Stack() as stack:
         printed = _printed_curl(stack)
         own = _own_job(stack, target)

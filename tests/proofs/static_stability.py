@@ -17,7 +17,7 @@ OUTAGE_SECONDS = 60
 LARGEST_GAP_SECONDS = 5.0
 
 
-def prove(outage_seconds: int = OUTAGE_SECONDS) -> dict[str, Any]:
+def main(outage_seconds: int = OUTAGE_SECONDS) -> dict[str, Any]:
     with Recorder() as target, Stack() as stack:
         return run_outage(stack, target, outage_seconds=outage_seconds)
 
