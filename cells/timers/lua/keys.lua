@@ -1,0 +1,34 @@
+-- Names of the keys that scripts touch; keys.py has the same ones for Python, and a test compares
+-- them. All begin with the cell's prefix, KEYS[1], whose braces put a cell into one cluster slot.
+-- p is the class (0-3), minute a label (YYYYMMDDHHMM), tenant the 16 bytes of its id.
+local P = KEYS[1]
+
+local MINUTES = P .. 'minutes'     -- zset: minutes that hold anything, by minutes since the epoch
+local HELD_AT = P .. 'heldat'      -- zset: class .. tenant -> when its held members are looked at
+local RATES = P .. 'rates'         -- hash: tenant -> releases per second, in each class
+local WAKE = P .. 'wake'           -- channel: due time of a new head, for dispatchers
+local READY = P .. 'ready'         -- channel: classes that got members, for executors
+
+local function bucket(p, shard, minute) return P .. 'b:' .. p .. ':' .. shard .. ':' .. minute end
+local function heads(p, minute) return P .. 'heads:' .. p .. ':' .. minute end
+local function held(p, tenant) return P .. 'held:' .. p .. ':' .. tenant end
+local function gate(p) return P .. 'gate:' .. p end
+local function queue(p, tenant) return P .. 'q:' .. p .. ':t:' .. tenant end
+local function tenants(p) return P .. 'q:' .. p .. ':tenants' end
+local function idle(p) return P .. 'q:' .. p .. ':idle' end
+local function virtual_time(p) return P .. 'q:' .. p .. ':time' end
+local function released(p) return P .. 'q:' .. p .. ':released' end
+
+-- Lua hands at most some 8,000 values to a call.
+local CHUNK = 4000
+
+-- ZADD NX of {score, member, ...}; how many were new.
+local function zadd_new(key, flat)
+  local new = 0
+  for i = 1, #flat, CHUNK do
+    new = new + redis.call('ZADD', key, 'NX', unpack(flat, i, math.min(i + CHUNK - 1, #flat)))
+  end
+  return new
+end
+
+local function tenant_of(member) return string.sub(member, 1, 16) end

@@ -1,0 +1,83 @@
+-- Serve members of one class, fair between tenants.
+--
+-- ARGV: class, limit, then tenants to pass over (they keep their place).
+-- Answers one string: per member its bytes, due and released (big-endian doubles), as served.
+--
+-- Serving costs a tenant one step of virtual time. Tenants are merged from two lists that are both
+-- sorted by (start, tenant): those as found, and those served already, one step further each.
+local p, limit = ARGV[1], tonumber(ARGV[2])
+local passed = {}
+for i = 3, #ARGV do passed[ARGV[i]] = true end
+
+local function before(a, b)
+  return a.start < b.start or (a.start == b.start and a.tenant < b.tenant)
+end
+
+local time = tonumber(redis.call('GET', virtual_time(p)) or 0)
+local found = redis.call('ZRANGE', tenants(p), 0, limit + #ARGV - 3, 'WITHSCORES')
+local first, again, behind = {}, {}, false
+for i = 1, #found, 2 do
+  if not passed[found[i]] then
+    local start = tonumber(found[i + 1])
+    -- Passed over until now: it has saved up nothing.
+    if start < time then start, behind = time, true end
+    first[#first + 1] = {tenant = found[i], start = start, served = 0}
+  end
+end
+if #first == 0 then return '' end
+if behind then table.sort(first, before) end
+
+local order = {}
+local f, a, n = 1, 1, 0
+while n < limit do
+  local turn = first[f]
+  if again[a] and (not turn or before(again[a], turn)) then
+    turn = again[a]
+    a = a + 1
+  elseif turn then
+    f = f + 1
+    turn.waiting = redis.call('ZCARD', queue(p, turn.tenant))
+  else
+    break
+  end
+  if turn.waiting > turn.served then
+    n = n + 1
+    order[n] = turn
+    time = turn.start
+    turn.served = turn.served + 1
+    turn.start = turn.start + 1
+    if turn.waiting > turn.served then again[#again + 1] = turn end
+  end
+end
+
+local members, dues = {}, {}
+for i = 1, f - 1 do
+  local turn = first[i]
+  turn.taken = redis.call('ZPOPMIN', queue(p, turn.tenant), turn.served)
+  turn.at = 1
+  if turn.waiting > turn.served then
+    redis.call('ZADD', tenants(p), turn.start, turn.tenant)
+  else
+    rest(p, turn.tenant, turn.start)
+  end
+end
+for i = 1, n do
+  local turn = order[i]
+  members[i] = turn.taken[turn.at]
+  dues[i] = tonumber(turn.taken[turn.at + 1])
+  turn.at = turn.at + 2
+end
+redis.call('SET', virtual_time(p), string.format('%.17g', time))
+redis.call('ZREMRANGEBYSCORE', idle(p), '-inf', time)
+
+local out = {}
+for i = 1, n, CHUNK do
+  local last = math.min(i + CHUNK - 1, n)
+  local times = redis.call('HMGET', released(p), unpack(members, i, last))
+  for j = i, last do
+    local due = dues[j]
+    out[j] = members[j] .. struct.pack('>dd', due, tonumber(times[j - i + 1] or due))
+  end
+  redis.call('HDEL', released(p), unpack(members, i, last))
+end
+return table.concat(out)

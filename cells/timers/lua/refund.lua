@@ -1,0 +1,25 @@
+-- What was popped turned out stale: its tenants owe nothing for it. They get their step of virtual
+-- time back (never below the queue's time, or they could save up credit) and their token.
+--
+-- ARGV: now (epoch ms), rate of unknown tenants, then class, tenant, number of members, ...
+default_rate = tonumber(ARGV[2])
+local now = tonumber(ARGV[1])
+local wake = false
+for i = 3, #ARGV, 3 do
+  local p, tenant, n = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+  local time = tonumber(redis.call('GET', virtual_time(p)) or 0)
+  for _, key in ipairs({tenants(p), idle(p)}) do
+    local start = redis.call('ZSCORE', key, tenant)
+    if start then redis.call('ZADD', key, math.max(time, tonumber(start) - n), tenant) end
+  end
+  local tat, rate = redis.call('HGET', gate(p), tenant), rate_of(tenant)
+  if tat and rate > 0 then
+    redis.call('HSET', gate(p), tenant, string.format('%.17g', tonumber(tat) - n * 1000 / rate))
+    if redis.call('ZSCORE', HELD_AT, p .. tenant) then
+      look_again(p, tenant, now, now)
+      wake = true
+    end
+  end
+end
+if wake then redis.call('PUBLISH', WAKE, string.format('%d', now)) end
+return 0

@@ -1,0 +1,180 @@
+-- One wake of a dispatcher: held members whose tokens have come, then whatever is due in its
+-- shards, by class and then by due time, through the gate into the fair queues.
+--
+-- ARGV: now (epoch ms), held shards ('*' or 256 characters, '1' where held), budget (members),
+-- rate of unknown tenants, time of the wake before if that left work behind (else '').
+-- Answers {released of class 0, 1, 2, 3, held back, whether work is left, when the next member is
+-- due (-1: none in this minute and the next), oldest due time taken (-1: nothing)}.
+--
+-- More due than the budget is a backlog. It is taken oldest first, but beside it whatever became due
+-- since the wake before: a flood must not delay others' work by the time it takes to release it.
+local FRESH_PER_SHARD = 16
+local HELD_LOOKS = 256
+
+local now = tonumber(ARGV[1])
+local mine = ARGV[2]
+local budget = tonumber(ARGV[3])
+default_rate = tonumber(ARGV[4])
+local fresh_after = tonumber(ARGV[5])
+
+local out = {0, 0, 0, 0}
+local held_back, left, oldest_taken = 0, false, math.huge
+
+local function is_mine(shard)
+  return mine == '*' or string.byte(mine, tonumber(shard) + 1) == 49
+end
+
+local function group(groups, flat)
+  for i = 1, #flat, 2 do
+    local tenant = tenant_of(flat[i])
+    local g = groups[tenant]
+    if not g then
+      g = {}
+      groups[tenant] = g
+    end
+    g[#g + 1] = flat[i + 1]
+    g[#g + 1] = flat[i]
+  end
+  return #flat / 2
+end
+
+-- Make the shard's head true again. A bucket that has become empty leaves the heads.
+local function settle_head(p, shard, minute)
+  local first = redis.call('ZRANGE', bucket(p, shard, minute), 0, 0, 'WITHSCORES')
+  if first[2] then
+    redis.call('ZADD', heads(p, minute), first[2], shard)
+  else
+    redis.call('ZREM', heads(p, minute), shard)
+  end
+end
+
+-- The latest time up to which no more than `room` members are due, but at least `oldest`.
+local function cut(p, minute, shards, oldest, room)
+  local function due(until_ms)
+    local n = 0
+    for _, shard in ipairs(shards) do
+      n = n + redis.call('ZCOUNT', bucket(p, shard, minute), '-inf', until_ms)
+      if n > room then break end
+    end
+    return n
+  end
+  if due(now) <= room then return now end
+  local low, high = oldest, now
+  if due(low) >= room then return low end
+  while high - low > 1 do
+    local middle = math.floor((low + high) / 2)
+    if due(middle) <= room then low = middle else high = middle end
+  end
+  return low
+end
+
+-- Whether anything due is left in this minute.
+local function take_oldest(p, minute, groups)
+  local flat = redis.call('ZRANGEBYSCORE', heads(p, minute), '-inf', now, 'WITHSCORES')
+  local shards, oldest = {}, nil
+  for i = 1, #flat, 2 do
+    if is_mine(flat[i]) then
+      shards[#shards + 1] = flat[i]
+      oldest = oldest or tonumber(flat[i + 1])
+    end
+  end
+  if not oldest then return false end
+  oldest_taken = math.min(oldest_taken, oldest)
+  local until_ms = cut(p, minute, shards, oldest, budget)
+  for i, shard in ipairs(shards) do
+    local members = redis.call('ZRANGEBYSCORE', bucket(p, shard, minute), '-inf', until_ms,
+      'WITHSCORES', 'LIMIT', 0, budget)
+    local n = group(groups, members)
+    if n > 0 then redis.call('ZREMRANGEBYRANK', bucket(p, shard, minute), 0, n - 1) end
+    settle_head(p, shard, minute)
+    budget = budget - n
+    if budget <= 0 and i < #shards then return true end
+  end
+  return until_ms < now or budget <= 0
+end
+
+local function take_fresh(p, minute, groups)
+  for _, shard in ipairs(redis.call('ZRANGEBYSCORE', heads(p, minute), '-inf', now)) do
+    if is_mine(shard) then
+      local flat = redis.call('ZRANGEBYSCORE', bucket(p, shard, minute), '(' .. fresh_after, now,
+        'WITHSCORES', 'LIMIT', 0, FRESH_PER_SHARD)
+      if group(groups, flat) > 0 then
+        local names = {}
+        for i = 1, #flat, 2 do names[#names + 1] = flat[i] end
+        redis.call('ZREM', bucket(p, shard, minute), unpack(names))
+        settle_head(p, shard, minute)
+      end
+    end
+  end
+end
+
+-- 1. what waits for tokens
+local looks = redis.call('ZRANGEBYSCORE', HELD_AT, '-inf', now, 'LIMIT', 0, HELD_LOOKS)
+if #looks == HELD_LOOKS then left = true end
+for _, look in ipairs(looks) do
+  local p, tenant = string.sub(look, 1, 1), string.sub(look, 2)
+  local n = drain(p, tenant, math.max(budget, 1), now)
+  budget = budget - n
+  out[p + 1] = out[p + 1] + n
+end
+
+-- 2. what is due
+local this_minute = math.floor(now / 60000)
+local minutes = redis.call('ZRANGEBYSCORE', MINUTES, '-inf', this_minute)
+for p = 0, 3 do
+  local groups, backlog = {}, budget <= 0
+  for _, minute in ipairs(minutes) do
+    if backlog then break end
+    backlog = take_oldest(p, minute, groups)
+  end
+  if backlog and fresh_after then
+    local recent = redis.call('ZRANGEBYSCORE', MINUTES, math.floor(fresh_after / 60000), this_minute)
+    for _, minute in ipairs(recent) do take_fresh(p, minute, groups) end
+  end
+  for tenant, flat in pairs(groups) do
+    local through, back = admit(p, tenant, flat, now)
+    out[p + 1] = out[p + 1] + through
+    held_back = held_back + back
+  end
+  if backlog then
+    left = true
+    break
+  end
+end
+
+-- 3. when to come again
+local function first_of_mine(p, minute)
+  local start = 0
+  while true do
+    local page = redis.call('ZRANGE', heads(p, minute), start, start + 15, 'WITHSCORES')
+    for i = 1, #page, 2 do
+      if is_mine(page[i]) then return tonumber(page[i + 1]), true end
+    end
+    start = start + 16
+    if #page < 32 then return math.huge, start > 16 or #page > 0 end
+  end
+end
+
+local next_due = math.huge
+for _, minute in ipairs(redis.call('ZRANGEBYSCORE', MINUTES, '-inf', this_minute + 1)) do
+  local any = false
+  for p = 0, 3 do
+    local first, some = first_of_mine(p, minute)
+    next_due = math.min(next_due, first)
+    any = any or some
+  end
+  if not any then redis.call('ZREM', MINUTES, minute) end
+  if next_due < math.huge then break end
+end
+local look = redis.call('ZRANGE', HELD_AT, 0, 0, 'WITHSCORES')
+if look[2] then next_due = math.min(next_due, tonumber(look[2])) end
+
+local classes = 0
+for p = 0, 3 do
+  if out[p + 1] > 0 then classes = classes + 2 ^ p end
+end
+if classes > 0 then redis.call('PUBLISH', READY, classes) end
+
+if next_due == math.huge then next_due = -1 end
+if oldest_taken == math.huge then oldest_taken = -1 end
+return {out[1], out[2], out[3], out[4], held_back, left and 1 or 0, next_due, oldest_taken}
