@@ -194,7 +194,7 @@ def end_leftovers(folder: Path, program: str) -> None:
             and Path(os.readlink(process / "exe")).name == program
         )
 
-    _end_all(is_left, how=signal.SIGINT, grace_seconds=10.0)
+    _end_all(is_left, how=signal.SIGINT, grace_seconds=5.0)
 
 
 def end_marked(home: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from tests.engines import ENGINES, TestEngines
+from tests.stack import Stack
 
 _TEMPLATE = "cell_template"
 _names = itertools.count(1)
@@ -75,6 +76,13 @@ def valkey_url(engines: TestEngines) -> str:
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(engines: TestEngines) -> None:
     """pytest-django asks for this before it makes its databases: the engines must be up."""
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """The whole product, shared by the tests of this process that leave it as they found it."""
+    with Stack() as stack:
+        yield stack
 
 
 @pytest.fixture(scope="session")

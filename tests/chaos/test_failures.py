@@ -12,7 +12,9 @@ from tests.stack import Stack
 pytestmark = [pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_killed_cells_with_flushed_caches_lose_nothing_and_repeat_only_what_was_in_flight(stack: Stack) -> None:
+def test_killed_cells_with_flushed_caches_lose_nothing_and_repeat_only_what_was_in_flight(
+    stack: Stack,
+) -> None:
     with Recorder(delay_seconds=0.05) as target:
         found = run_crash(stack, target, jobs=400)
     assert found["holds"], found

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Make .venv and install hashed requirements into it, once for each change of the requirements.
+#   deploy/environment.sh server|test
+# An interrupted installation is noticed and begun anew, for it may have left half a package.
+set -eu
+cd "$(dirname "$0")/.."
+kind=$1
+requirements=deploy/requirements/$kind.txt
+stamp=.venv/installed-$kind
+unfinished=.venv/unfinished
+
+digest=$(cksum "$requirements")
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$digest" ] && .venv/bin/python -c "" 2>/dev/null; then
+    exit 0
+fi
+
+python=${PYTHON:-python3}
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "Clockhouse needs Python 3.11 or newer; '$python' is not. Set PYTHON=… to one that is." >&2
+    exit 1
+fi
+if ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
+    echo "'$python' cannot make environments. On Debian: apt-get install python3-venv" >&2
+    exit 1
+fi
+
+echo "Making the environment in .venv ($kind) ..." >&2
+if [ -e "$unfinished" ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+    # A folder that was moved, or was made by another Python, is of no use either.
+    "$python" -m venv --clear .venv
+fi
+touch "$unfinished"
+rm -f "$stamp"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+    --only-binary :all: --requirement "$requirements" >&2
+echo "$digest" >"$stamp"
+rm -f "$unfinished"
