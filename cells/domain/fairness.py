@@ -3,13 +3,15 @@
 Each tenant has a virtual start: how much service it has had, on a clock that runs with the
 queue. The tenant with the smallest start is served next, its own earliest due member first,
 and then moves one step back. A tenant that comes (back) starts at the queue's present time: it
-neither collects credit while it has nothing to do nor pays for what others did meanwhile.
+neither collects credit while it has nothing to do nor pays for what others did meanwhile. One
+that comes back before the queue's time has reached the start it left with goes on from there:
+or whoever hands in one member at a time would always be first.
 The Lua scripts in Valkey do the same; tests compare the two pop by pop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -22,6 +24,7 @@ class FairQueue(Generic[M]):
 
     time: int = 0  # the queue's virtual time: the start of the tenant served last
     starts: dict[str, int] = field(default_factory=dict)  # tenants that wait
+    left: dict[str, int] = field(default_factory=dict)  # tenants that do not: the start they had
     waiting: dict[str, dict[M, int]] = field(default_factory=dict)  # member -> due, per tenant
 
     def __len__(self) -> int:
@@ -30,7 +33,8 @@ class FairQueue(Generic[M]):
     def add(self, tenant: str, member: M, due_ms: int) -> bool:
         """Queue a member; whether it was new."""
         mine = self.waiting.setdefault(tenant, {})
-        self.starts.setdefault(tenant, self.time)
+        if tenant not in self.starts:
+            self.starts[tenant] = max(self.time, self.left.pop(tenant, 0))
         if member in mine:
             return False
         mine[member] = due_ms
@@ -44,17 +48,17 @@ class FairQueue(Generic[M]):
         self._forget_if_empty(tenant)
         return True
 
-    def pop(self, limit: int = 1) -> list[tuple[str, M]]:
+    def pop(self, limit: int = 1, *, but_not: Collection[str] = ()) -> list[tuple[str, M]]:
         """Up to `limit` members. Ties go to the smaller tenant name and the smaller member,
-        as sorted sets order them."""
+        as sorted sets order them. Tenants in `but_not` are passed over; they save up nothing."""
         taken: list[tuple[str, M]] = []
-        while len(taken) < limit and self.starts:
-            tenant = min(self.starts, key=lambda t: (self.starts[t], t))
+        while len(taken) < limit and (able := self.starts.keys() - set(but_not)):
+            start, tenant = min((max(self.time, self.starts[t]), t) for t in able)
             mine = self.waiting[tenant]
             member = min(mine, key=lambda m: (mine[m], m))
             del mine[member]
-            self.time = self.starts[tenant]
-            self.starts[tenant] += 1
+            self.time = start
+            self.starts[tenant] = start + 1
             self._forget_if_empty(tenant)
             taken.append((tenant, member))
         return taken
@@ -62,9 +66,11 @@ class FairQueue(Generic[M]):
     def refund(self, tenant: str, members: int = 1) -> None:
         """What was popped turned out stale: its tenant owes nothing for it. Never below the
         queue's time, or a tenant could save up credit."""
-        if tenant in self.starts:
-            self.starts[tenant] = max(self.time, self.starts[tenant] - members)
+        for starts in (self.starts, self.left):
+            if tenant in starts:
+                starts[tenant] = max(self.time, starts[tenant] - members)
 
     def _forget_if_empty(self, tenant: str) -> None:
         if not self.waiting[tenant]:
-            del self.waiting[tenant], self.starts[tenant]
+            del self.waiting[tenant]
+            self.left[tenant] = self.starts.pop(tenant)
