@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, unquote
 
 import aiohttp
 from yarl import URL
@@ -71,6 +72,8 @@ _OURS = frozenset(
     }
 )
 _PREFIX = b"x-clockhouse-"
+#: What may stand unescaped in a path (RFC 3986).
+_PATH_SAFE = "/-._~!$&'()*+,;=:@"
 _AUTOMATIC = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 
 
@@ -92,6 +95,28 @@ class Request:
     body: bytes
     idempotent: bool  # may be repeated when it is unknown whether it arrived
     request_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """Where a request goes, and what vouches for it there."""
+
+    url: str
+    target: str
+    kid: str
+    secret: bytes
+    caller: Caller
+
+
+def canonical(target: str) -> str:
+    """A target with its path escaped in the one way Django can find again: WSGI hands it the path
+    decoded, and it checks the signature over the path encoded anew."""
+    path, mark, query = target.partition("?")
+    try:
+        decoded = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise Refusal(400, ErrorCode.MALFORMED, "The path is not valid UTF-8.") from None
+    return quote(decoded, safe=_PATH_SAFE) + mark + query
 
 
 def pass_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
@@ -192,9 +217,9 @@ class Forwarder:
         """Send it on and answer the client; the status that was sent."""
         repeated = False
         while True:
-            url, kid, secret, caller = await self._way(principal, plane)
+            way = await self._way(principal, plane, request.target)
             try:
-                async with self._open(request, url, kid, secret, caller) as answer:
+                async with self._open(request, way) as answer:
                     if answer.status != 421:
                         await _stream(answer, request.method, send, extra)
                         return answer.status
@@ -215,20 +240,18 @@ class Forwarder:
             repeated = True
             self._metrics.replays.inc()
 
-    def _open(
-        self, request: Request, url: str, kid: str, secret: bytes, caller: Caller
-    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def _open(self, request: Request, way: Way) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         signed = sign_request(
-            kid=kid,
-            secret=secret,
+            kid=way.kid,
+            secret=way.secret,
             now_ms=self._now_ms(),
             method=request.method,
-            target=request.target,
-            caller=caller,
+            target=way.target,
+            caller=way.caller,
         )
         return self._session.request(
             request.method,
-            URL(url + request.target, encoded=True),
+            URL(way.url + way.target, encoded=True),
             headers=[*request.headers, *signed.items(), ("X-Request-Id", request.request_id)],
             data=request.body or None,
             allow_redirects=False,
@@ -236,18 +259,24 @@ class Forwarder:
             skip_auto_headers=_AUTOMATIC,
         )
 
-    async def _way(self, principal: Principal, plane: Plane) -> tuple[str, str, bytes, Caller]:
-        """Base URL, key and caller for a request."""
+    async def _way(self, principal: Principal, plane: Plane, target: str) -> Way:
         table = self._feed.table
         if table is None:
             raise unavailable("The router has no routing table yet.")
         if plane is Plane.MANAGEMENT:
-            tenant = table.tenants.get(principal.tenant_id)
-            caller = _caller(principal, tenant.epoch if tenant else 0)
-            return self._control.base_url, KID, self._control.key, caller
+            known = table.tenants.get(principal.tenant_id)
+            return Way(
+                url=self._control.base_url,
+                target=canonical(target),
+                kid=KID,
+                secret=self._control.key,
+                caller=_caller(principal, known.epoch if known else 0),
+            )
         tenant, name, cell = await self._placement(principal, table)
         secret = (self._feed.table or table).cell_secret(name)
-        return cell.url, name, secret, _caller(principal, tenant.epoch)
+        return Way(
+            url=cell.url, target=target, kid=name, secret=secret, caller=_caller(principal, tenant.epoch)
+        )
 
     async def _placement(self, principal: Principal, table: Table) -> tuple[Tenant, str, Cell]:
         loop = asyncio.get_running_loop()
@@ -261,8 +290,6 @@ class Forwarder:
                 raise unavailable("This tenant is not set up yet. Retry soon.", retry_after_s=5)
             cell = table.cells.get(tenant.cell) if tenant.cell else None
             if tenant.state not in HANDOFF_STATES:
-                if tenant.state == "SUSPENDED":
-                    raise Refusal(403, ErrorCode.FORBIDDEN, "This tenant is suspended. Contact support.")
                 if tenant.cell is None or cell is None:
                     raise unavailable("This tenant is not placed yet. Retry soon.", retry_after_s=5)
                 return tenant, tenant.cell, cell

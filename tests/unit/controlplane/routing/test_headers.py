@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cells.contract import ErrorCode
-from controlplane.routing.forward import answer_headers, is_repeatable, pass_on
+from controlplane.routing.forward import answer_headers, canonical, is_repeatable, pass_on
 from controlplane.routing.limits import Verdict
 from controlplane.routing.refusal import Refusal
 from controlplane.routing.settings import BadSettings, from_environment
@@ -64,6 +64,13 @@ def test_answers_lose_what_belongs_to_one_hop() -> None:
         (b"Link", b"l"),
     ]
     assert answer_headers(raw) == [(b"etag", b"1"), (b"link", b"l")]
+
+
+def test_paths_for_django_are_escaped_in_one_way() -> None:
+    assert canonical("/v1/api-keys/a%2Fb%7Ec:rotate?x=%2F") == "/v1/api-keys/a/b~c:rotate?x=%2F"
+    assert canonical("/v1/members/Z%c3%BCrich") == "/v1/members/Z%C3%BCrich"
+    with pytest.raises(Refusal):
+        canonical("/v1/members/%ff")
 
 
 def test_only_safe_requests_are_repeated() -> None:
