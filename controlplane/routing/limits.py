@@ -70,8 +70,9 @@ _CLOSED = Verdict(allowed=False, wait_ms=60_000, left=0, full_ms=60_000)
 class Limiter:
     """Asks Valkey in batches; counts alone while Valkey is away."""
 
-    def __init__(self, valkey: Redis, *, now_ms: Callable[[], int]) -> None:
+    def __init__(self, valkey: Redis, *, now_ms: Callable[[], int], timeout_s: float = _TIMEOUT_S) -> None:
         self._valkey = valkey
+        self._timeout_s = timeout_s
         self._now_ms = now_ms
         self._sha: str | None = None
         self._waiting: list[tuple[str, int, asyncio.Future[Verdict]]] = []
@@ -110,7 +111,7 @@ class Limiter:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
-                async with asyncio.timeout(_TIMEOUT_S):
+                async with asyncio.timeout(self._timeout_s):
                     answers = await self._ask(batch)
                 for (_, _, future), (allowed, wait, left, full) in zip(batch, answers, strict=True):
                     if not future.done():
@@ -146,7 +147,7 @@ class Limiter:
         while True:
             await asyncio.sleep(_PROBE_S)
             try:
-                async with asyncio.timeout(_TIMEOUT_S):
+                async with asyncio.timeout(self._timeout_s):
                     await valkey.ping()
             except _FAULTS:
                 continue
