@@ -65,13 +65,13 @@ def _document(content: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def seed(api_url: str, api_key: str, echo_url: str, now: dt.datetime) -> None:
-    """Register and approve the target and make the demo jobs, unless they are there."""
+def seed(api_url: str, api_key: str, *, echo_url: str, jobs: Sequence[Mapping[str, Any]]) -> None:
+    """Register and approve the echo target and make the jobs, unless they are there."""
     api = Api(api_url, api_key)
     _ensure_target(api, echo_url)
     query = urllib.parse.urlencode({"name_prefix": _PREFIX, "limit": 100})
     known = {job["name"] for job in api.expect([200], "GET", f"/v1/jobs?{query}")["items"]}
-    for job in demo_jobs(now):
+    for job in jobs:
         if job["name"] not in known:
             api.expect([200, 201], "POST", "/v1/jobs", job)
 
@@ -110,3 +110,16 @@ def demo_jobs(now: dt.datetime) -> list[Mapping[str, Any]]:
             "payload": {"hello": "once"},
         },
     ]
+
+
+def hello(api_url: str, api_key: str) -> str:
+    """A line for a shell that makes a job which calls the echo target at once."""
+    job = {
+        "schedule": {"type": "NOW"},
+        "target": {"target_id": TARGET_ID, "path": "/hello"},
+        "payload": {"hello": "Clockhouse"},
+    }
+    return (
+        f"curl -sS -X POST {api_url}/v1/jobs -H 'Authorization: Bearer {api_key}'"
+        f" -H 'Content-Type: application/json' -d '{json.dumps(job)}'"
+    )

@@ -16,7 +16,7 @@ from typing import Any
 
 from deploy import children
 from deploy.children import CannotStart
-from deploy.demo import seed
+from deploy.demo import demo_jobs, hello, seed
 from deploy.home import ROOT, AlreadyRunning, Home, State, default_home, write_atomically
 from deploy.logs import open_log, tail
 from deploy.processes import Processes, engine_process
@@ -82,14 +82,10 @@ class Installation:
         self.say("PostgreSQL and Valkey are up")
         placed, _ = await _all(control_plane(), data_plane())
         self.say("all processes are ready")
-        if options.demo_jobs:
-            await asyncio.to_thread(
-                seed,
-                self._ports.url("router"),
-                state.api_key,
-                self._ports.url("echo"),
-                dt.datetime.now(dt.UTC),
-            )
+        jobs = demo_jobs(dt.datetime.now(dt.UTC)) if options.demo_jobs else []
+        await asyncio.to_thread(
+            seed, self._ports.url("router"), state.api_key, echo_url=self._ports.url("echo"), jobs=jobs
+        )
         self._dev = self._describe(json.loads(placed), stores)
         self._write_dev()
         self._greet()
@@ -144,6 +140,7 @@ class Installation:
             "api_url": self._ports.url("router"),
             "console_url": self._ports.url("django"),
             "echo_url": self._ports.url("echo"),
+            "curl": hello(self._ports.url("router"), state.api_key),
             "email": state.email,
             "password": state.password,
             "tenant_id": placed["tenant_id"],
@@ -177,7 +174,9 @@ Clockhouse is up ({time.monotonic() - self._started:.1f} s).
   API        {dev["api_url"]}
   API key    {dev["api_key"]}
 
-  curl -s -H "Authorization: Bearer {dev["api_key"]}" "{dev["api_url"]}/v1/jobs?limit=5"
+A first job, called at once; {dev["echo_url"]}/calls shows what arrived:
+
+  {dev["curl"]}
 
 All of this is in {self._home.dev}; logs are in {self._home.logs}.
 Ctrl-C stops everything and keeps the data.

@@ -16,14 +16,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
 import psycopg
-import redis
 
 from deploy import children, ctl
 from deploy.engines import temporary_folder
@@ -33,16 +30,6 @@ from tests.waiting import eventually_sync
 
 #: Generous: several stacks and a test run may share two cores.
 START_SECONDS = 120.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """Where a cell is."""
-
-    name: str
-    url: str
-    database_url: str
-    valkey_url: str
 
 
 class Stack:
@@ -64,7 +51,7 @@ class Stack:
         if self._folder is None:
             self._folder = self._resources.enter_context(temporary_folder())
         try:
-            self.start()
+            self.up()
         except BaseException:
             self._resources.close()
             raise
@@ -74,7 +61,7 @@ class Stack:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.stop()
+            self.down()
         finally:
             self._resources.close()
 
@@ -90,14 +77,14 @@ class Stack:
         """What the supervisor says."""
         return self.home.folder.parent / f"{self.home.folder.name}.out"
 
-    def start(self) -> None:
+    def up(self) -> None:
         """Start everything; returns when all of it is ready and the demo is seeded."""
         if self._folder is None:
             raise RuntimeError("enter the stack first")
         self._home = Home(self._folder / "home")
-        environment = {**os.environ, **self._environment, "CLOCKHOUSE_HOME": str(self.home.folder)}
         # A test's own Django settings are not those of the product it starts.
-        environment = {name: value for name, value in environment.items() if not name.startswith("CONTROL_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_")}
+        environment = {**inherited, **self._environment, "CLOCKHOUSE_HOME": str(self.home.folder)}
         with self.output.open("ab") as output:
             process = children.spawn(
                 [sys.executable, "-m", "deploy.dev"], log=output, cwd=ROOT, env=environment
@@ -107,22 +94,22 @@ class Stack:
         if process.returncode is not None:
             raise RuntimeError(f"the stack did not start:\n{tail(self.output, 60)}")
 
-    def stop(self) -> None:
-        """Drain and stop everything; the data stays for the next `start`."""
+    def down(self) -> None:
+        """Drain and stop everything; the data stays for the next `up`."""
         if self._process is not None:
             children.stop(self._process, grace_seconds=90)
 
     def kill_supervisor(self) -> None:
-        """What a crash of the machine's supervisor looks like. `start` must work afterwards."""
+        """What a crash of the machine's supervisor looks like. `up` must work afterwards."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self.home.dev.unlink(missing_ok=True)  # so that `start` waits for the new one
+            self.home.dev.unlink(missing_ok=True)  # so that `up` waits for the new one
 
     # --- single processes --------------------------------------------------------------------
     def pid(self, name: str) -> int:
         """The process id of a running process."""
-        pid = self.dev["processes"][name]
+        pid = self.info["processes"][name]
         if pid is None:
             raise RuntimeError(f"{name} is down")
         return int(pid)
@@ -131,18 +118,18 @@ class Stack:
         """Send a process a signal. What dies is started again by the supervisor."""
         os.kill(self.pid(name), how)
 
-    def stop_process(self, name: str, *, kill: bool = False) -> None:
-        """Take a process down (with `kill`: by force) until `start_process`."""
+    def stop(self, name: str, *, kill: bool = False) -> None:
+        """Take a process down (with `kill`: by force) until `start`."""
         ctl.set_wanted(self.home, name, up=False, kill=kill)
 
-    def start_process(self, name: str) -> None:
+    def start(self, name: str) -> None:
         """Bring a process back; returns when it is ready."""
         ctl.set_wanted(self.home, name, up=True)
 
-    def restart_process(self, name: str) -> None:
+    def restart(self, name: str) -> None:
         """Stop a process gently and start it again."""
-        self.stop_process(name)
-        self.start_process(name)
+        self.stop(name)
+        self.start(name)
 
     def wait_until_replaced(self, name: str, pid: int, timeout: float = 30.0) -> int:
         """Wait until another process than `pid` is ready under the name; its id."""
@@ -159,40 +146,20 @@ class Stack:
 
     # --- where things are --------------------------------------------------------------------
     @property
-    def dev(self) -> dict[str, Any]:
+    def info(self) -> dict[str, Any]:
         """`dev.json` as it is now."""
         return read_json(self.home.dev)
 
     @property
-    def cells(self) -> dict[str, Cell]:
-        """The cells by name."""
-        return {name: Cell(name=name, **at) for name, at in self.dev["cells"].items()}
+    def echo_url(self) -> str:
+        """Base URL of the echo target."""
+        return str(self.info["echo_url"])
 
-    def api(self, key: str | None = None, **more: Any) -> httpx.Client:
-        """A client of the public API, as the demo tenant or with another key."""
-        return self._client(key or self.dev["api_key"], **more)
-
-    def operator_api(self, tenant_id: str | None = None) -> httpx.Client:
-        """A client of the public API as the operator, acting for a tenant if one is given."""
-        headers = {} if tenant_id is None else {"X-Tenant-Id": tenant_id}
-        return self._client(self.dev["operator_api_key"], headers=headers)
-
-    def _client(self, key: str, **more: Any) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {key}", **more.pop("headers", {})}
-        client = httpx.Client(base_url=self.dev["api_url"], headers=headers, timeout=30, **more)
-        return self._resources.enter_context(client)
-
-    def calls(self, path: str | None = None, limit: int = 10_000) -> list[dict[str, Any]]:
-        """What the echo target received, newest first."""
-        query: dict[str, str | int] = {"limit": limit} if path is None else {"limit": limit, "path": path}
-        answer = httpx.get(f"{self.dev['echo_url']}/calls", params=query, timeout=30)
-        calls: list[dict[str, Any]] = answer.raise_for_status().json()["calls"]
-        return calls
+    @property
+    def printed_curl(self) -> str:
+        """The line that the start-up message offers for pasting."""
+        return str(self.info["curl"])
 
     def database(self, cell: str) -> psycopg.Connection[Any]:
         """A connection to a cell's database; the caller closes it."""
-        return psycopg.connect(self.cells[cell].database_url, autocommit=True)
-
-    def valkey(self, cell: str) -> redis.Redis:
-        """A client of a cell's Valkey."""
-        return redis.Redis.from_url(self.cells[cell].valkey_url, decode_responses=True)
+        return psycopg.connect(self.info["cells"][cell]["database_url"], autocommit=True)
