@@ -1,0 +1,1 @@
+"""Meters and money. Knows tenants by id only."""

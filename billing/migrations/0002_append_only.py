@@ -1,0 +1,15 @@
+"""The ledger refuses updates and deletes."""
+
+from django.db import migrations
+
+from billing.sql import named_sql
+
+_SQL = named_sql("schema")
+
+
+class Migration(migrations.Migration):
+    dependencies = [("billing", "0001_initial")]
+    operations = [
+        migrations.RunSQL(_SQL["refuse_changes"], migrations.RunSQL.noop),
+        migrations.RunSQL(_SQL["append_only"], _SQL["append_only_undo"]),
+    ]

@@ -1,0 +1,85 @@
+"""The Celery application: `celery -A controlplane worker`, `celery -A controlplane beat`.
+
+Tasks carry ids only. The truth is in durable rows; a lost message costs a few seconds, until
+beat looks at the rows again. So publishing never waits for a broker that is away.
+"""
+
+import os
+
+from celery import Celery
+from celery.signals import setup_logging
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+
+from django.conf import settings
+
+app = Celery("controlplane")
+app.conf.update(
+    broker_url=settings.CONFIGURATION.valkey_url,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    broker_transport_options={
+        "visibility_timeout": 3600,
+        "socket_timeout": 5,
+        "socket_connect_timeout": 1,
+        "retry_on_timeout": False,
+        # For whoever publishes; workers wait for their broker as long as it takes.
+        "max_retries": 1,
+        "interval_start": 0,
+        "interval_step": 0.1,
+        "interval_max": 0.1,
+        "global_keyprefix": "celery:",
+    },
+    task_publish_retry=False,
+    task_ignore_result=True,
+    result_backend=None,
+    task_serializer="json",
+    accept_content=["json"],
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    task_time_limit=600,
+    worker_prefetch_multiplier=1,
+    worker_send_task_events=False,
+    worker_hijack_root_logger=False,
+    enable_utc=True,
+    timezone="UTC",
+    beat_schedule={
+        "drain the outbox": {
+            "task": "controlplane.events.tasks.drain_outbox",
+            "schedule": 5.0,
+            "options": {"expires": 5},
+        },
+        "prune the feed and idempotency keys": {
+            "task": "controlplane.events.tasks.prune",
+            "schedule": 600.0,
+            "options": {"expires": 600},
+        },
+        "compare cells with what is recorded": {
+            "task": "controlplane.topology.tasks.check_drift",
+            "schedule": 30.0,
+            "options": {"expires": 30},
+        },
+        "look after cells": {
+            "task": "controlplane.topology.tasks.observe_cells",
+            "schedule": 10.0,
+            "options": {"expires": 10},
+        },
+        "top up the pool of workspace schemas": {
+            "task": "controlplane.tenants.tasks.top_up_pool",
+            "schedule": 30.0,
+            "options": {"expires": 30},
+        },
+        "recompute usage days": {
+            "task": "billing.tasks.recompute_dirty_days",
+            "schedule": 10.0,
+            "options": {"expires": 10},
+        },
+    },
+)
+app.autodiscover_tasks(["controlplane.events", "controlplane.topology", "controlplane.tenants", "billing"])
+app.set_default()
+
+
+@setup_logging.connect
+def _keep_django_logging(**_: object) -> None:
+    """Celery leaves logging alone: Django has set it up."""

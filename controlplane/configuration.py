@@ -1,0 +1,84 @@
+"""The control plane's settings from the environment, read once and checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from psycopg.conninfo import conninfo_to_dict
+
+
+class ConfigurationError(Exception):
+    """An environment variable is missing or malformed; the text names it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configuration:
+    """What `CONTROL_*` says."""
+
+    database_url: str
+    ownership_database_url: str
+    valkey_url: str
+    secret_key: str
+    installation_keys: tuple[bytes, ...]  # the first seals, all open
+    router_key: bytes
+    public_api_url: str
+    console_url: str
+    debug: bool
+    allowed_hosts: tuple[str, ...]
+    log_level: str
+    email_url: str  # `smtp://host:port`; empty writes mail to the log
+
+
+def _hex_key(name: str, text: str) -> bytes:
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError as e:
+        raise ConfigurationError(f"{name} must be hexadecimal") from e
+    if len(key) < 32:
+        raise ConfigurationError(f"{name} must have at least 32 bytes (64 hexadecimal digits)")
+    return key
+
+
+def read_configuration(environ: Mapping[str, str] | None = None) -> Configuration:
+    """The configuration, or `ConfigurationError` with the first variable that is wrong."""
+    env = os.environ if environ is None else environ
+
+    def need(name: str) -> str:
+        value = env.get(name, "")
+        if not value:
+            raise ConfigurationError(f"{name} is not set")
+        return value
+
+    seals = need("CONTROL_INSTALLATION_KEY").split(",")
+    return Configuration(
+        database_url=need("CONTROL_DATABASE_URL"),
+        ownership_database_url=need("CONTROL_OWNERSHIP_DATABASE_URL"),
+        valkey_url=need("CONTROL_VALKEY_URL"),
+        secret_key=need("CONTROL_SECRET_KEY"),
+        installation_keys=tuple(_hex_key("CONTROL_INSTALLATION_KEY", k)[:32] for k in seals),
+        router_key=_hex_key("CONTROL_ROUTER_KEY", need("CONTROL_ROUTER_KEY")),
+        public_api_url=env.get("CONTROL_PUBLIC_API_URL", "http://127.0.0.1:8080").rstrip("/"),
+        console_url=env.get("CONTROL_CONSOLE_URL", "http://127.0.0.1:8000").rstrip("/"),
+        debug=env.get("CONTROL_DEBUG", "0") == "1",
+        allowed_hosts=tuple(
+            h.strip() for h in env.get("CONTROL_ALLOWED_HOSTS", "127.0.0.1,localhost").split(",") if h.strip()
+        ),
+        log_level=env.get("CONTROL_LOG_LEVEL", "INFO").upper(),
+        email_url=env.get("CONTROL_EMAIL_URL", ""),
+    )
+
+
+def django_database(url: str) -> dict[str, object]:
+    """Django's connection settings for a PostgreSQL URL."""
+    parts = conninfo_to_dict(url)
+    known = {"host", "port", "user", "password", "dbname"}
+    return {
+        "HOST": str(parts.get("host") or ""),
+        "PORT": str(parts.get("port") or ""),
+        "USER": str(parts.get("user") or ""),
+        "PASSWORD": str(parts.get("password") or ""),
+        "NAME": str(parts["dbname"]),
+        "OPTIONS": {k: v for k, v in parts.items() if k not in known},
+    }

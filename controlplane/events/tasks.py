@@ -1,0 +1,40 @@
+"""Celery tasks of the outbox and the feed. They carry ids only."""
+
+from __future__ import annotations
+
+import structlog
+from celery import shared_task
+from kombu.exceptions import OperationalError
+
+from controlplane.events import feed, outbox
+
+_LOG = structlog.get_logger(__name__)
+
+
+@shared_task(name="controlplane.events.tasks.run_outbox_item")
+def run_outbox_item(item_id: int) -> None:
+    """Tries one item now."""
+    outbox.run_item(item_id)
+
+
+@shared_task(name="controlplane.events.tasks.drain_outbox")
+def drain_outbox() -> int:
+    """Tries all that is due: what a lost message or a failure left behind."""
+    return sum(outbox.run_item(item_id) for item_id in outbox.due_items())
+
+
+@shared_task(name="controlplane.events.tasks.prune")
+def prune() -> None:
+    """Forgets feed rows and stored answers nobody can ask for any more."""
+    from controlplane.api.idempotency import purge
+
+    feed.prune()
+    purge()
+
+
+def wake(item_id: int) -> None:
+    """Has an item tried at once, if the broker is there. Beat finds it otherwise."""
+    try:
+        run_outbox_item.delay(item_id)
+    except (OperationalError, OSError) as e:
+        _LOG.warning("broker unreachable, left to beat", item_id=item_id, error=str(e))

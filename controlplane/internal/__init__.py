@@ -1,0 +1,1 @@
+"""Endpoints for routers and cells. Signed by them; never reached by customers."""

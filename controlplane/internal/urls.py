@@ -1,0 +1,10 @@
+from django.urls import path
+
+from controlplane.internal import views
+
+urlpatterns = [
+    path("routing/snapshot", views.routing_snapshot),
+    path("routing/changes", views.routing_changes),
+    path("routing/used", views.routing_used),
+    path("meters", views.meters),
+]

@@ -1,0 +1,146 @@
+"""The routing feed for routers, meters from cells and routers.
+
+No DRF here: these are the hottest calls Django answers, and their callers are our own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from billing.ingest import MOST_RECORDS, MalformedRecord, ingest
+from cells.contract import SIGNATURE_HEADER, BadSignature, Caller, ErrorCode, MeterRecord, Metric, Scope
+from controlplane.events import feed
+from controlplane.signatures import ROUTER_KID, verify
+from controlplane.topology.cell_keys import open_cell_key
+from controlplane.topology.models import Cell
+
+View = Callable[..., HttpResponse]
+_KID = re.compile(r"\Av1;kid=([A-Za-z0-9-]{1,63});")
+
+
+def _json(value: Any, status: int = 200) -> HttpResponse:
+    return HttpResponse(msgspec.json.encode(value), status=status, content_type="application/json")
+
+
+def _problem(status: int, code: ErrorCode, detail: str) -> HttpResponse:
+    document = {"type": "about:blank", "title": code.value, "status": status, "detail": detail, "code": code}
+    return HttpResponse(
+        msgspec.json.encode(document), status=status, content_type="application/problem+json"
+    )
+
+
+def _method(allowed: str) -> Callable[[View], View]:
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def checked(request: HttpRequest, *args: Any) -> HttpResponse:
+            if request.method != allowed:
+                return _problem(405, ErrorCode.METHOD_NOT_ALLOWED, f"only {allowed}")
+            return view(request, *args)
+
+        return csrf_exempt(checked)
+
+    return decorate
+
+
+def _from_router(view: View) -> View:
+    @wraps(view)
+    def checked(request: HttpRequest) -> HttpResponse:
+        try:
+            caller = verify(request, {ROUTER_KID: settings.CONFIGURATION.router_key}, whole_body=True)
+        except BadSignature as e:
+            return _problem(401, ErrorCode.UNAUTHENTICATED, str(e))
+        # The router signs customers' requests with the same key; only its own carry this scope.
+        if Scope.INTERNAL not in caller.scopes:
+            return _problem(403, ErrorCode.FORBIDDEN, "needs the scope internal")
+        return view(request)
+
+    return checked
+
+
+@_method("GET")
+@_from_router
+def routing_snapshot(request: HttpRequest) -> HttpResponse:
+    """GET /internal/routing/snapshot"""
+    return _json(feed.snapshot())
+
+
+@_method("GET")
+@_from_router
+def routing_changes(request: HttpRequest) -> HttpResponse:
+    """GET /internal/routing/changes?cursor=… ; 410: take a snapshot."""
+    try:
+        return _json(feed.changes(request.GET.get("cursor", "")))
+    except feed.CursorGone:
+        return _problem(410, ErrorCode.NOT_FOUND, "the cursor is too old: take a snapshot")
+
+
+class _Used(msgspec.Struct, forbid_unknown_fields=True):
+    keys: dict[str, int]
+
+
+@_method("POST")
+@_from_router
+def routing_used(request: HttpRequest) -> HttpResponse:
+    """POST /internal/routing/used {"keys": {"<key id>": last_used_ms}}"""
+    try:
+        used = msgspec.json.decode(request.body, type=_Used)
+    except msgspec.DecodeError as e:
+        return _problem(400, ErrorCode.MALFORMED, str(e))
+    if any(not 0 < ms < 10**14 for ms in used.keys.values()):
+        return _problem(400, ErrorCode.MALFORMED, "times are Unix milliseconds")
+    feed.mark_used(used.keys)
+    return _json({})
+
+
+class _Meters(msgspec.Struct, forbid_unknown_fields=True):
+    records: list[MeterRecord]
+
+
+def _meter_caller(request: HttpRequest) -> tuple[str, Caller]:
+    """(name of the sender, caller). Cells sign with their own key, routers with theirs."""
+    match = _KID.match(request.headers.get(SIGNATURE_HEADER, ""))
+    if match is None:
+        raise BadSignature("no signature")
+    kid = match[1]
+    if kid == ROUTER_KID:
+        keys = {ROUTER_KID: settings.CONFIGURATION.router_key}
+    else:
+        sealed = Cell.objects.filter(pk=kid).values_list("sealed_key", flat=True).first()
+        keys = {} if sealed is None else {kid: open_cell_key(kid, bytes(sealed))}
+    return kid, verify(request, keys, whole_body=True)
+
+
+@_method("POST")
+def meters(request: HttpRequest) -> HttpResponse:
+    """POST /internal/meters {"records": […]} → {"results": […]} in order."""
+    try:
+        sender, caller = _meter_caller(request)
+    except BadSignature as e:
+        return _problem(401, ErrorCode.UNAUTHENTICATED, str(e))
+    if Scope.INTERNAL not in caller.scopes:
+        return _problem(403, ErrorCode.FORBIDDEN, "needs the scope internal")
+    try:
+        records = msgspec.json.decode(request.body, type=_Meters).records
+    except msgspec.DecodeError as e:
+        return _problem(400, ErrorCode.MALFORMED, str(e))
+    if len(records) > MOST_RECORDS:
+        return _problem(413, ErrorCode.PAYLOAD_TOO_LARGE, f"at most {MOST_RECORDS} records")
+    for record in records:
+        if record.cell != sender:
+            return _problem(403, ErrorCode.FORBIDDEN, f"{sender} may not speak for {record.cell}")
+        # Routers count requests, and nobody else does.
+        if (record.metric is Metric.API_REQUESTS) != (sender == ROUTER_KID):
+            return _problem(403, ErrorCode.FORBIDDEN, f"{sender} does not count {record.metric}")
+    try:
+        results = ingest(records, anywhere=sender == ROUTER_KID)
+    except MalformedRecord as e:
+        return _problem(422, ErrorCode.INVALID, str(e))
+    return _json({"results": results})

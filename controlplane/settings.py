@@ -1,0 +1,221 @@
+"""Django settings. Everything that differs between installations comes from `CONTROL_*`."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from controlplane.configuration import django_database, read_configuration
+from controlplane.logs import logging_settings
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+CONFIGURATION = read_configuration()
+
+SECRET_KEY = CONFIGURATION.secret_key
+DEBUG = CONFIGURATION.debug
+ALLOWED_HOSTS = list(CONFIGURATION.allowed_hosts)
+PUBLIC_API_URL = CONFIGURATION.public_api_url
+CONSOLE_URL = CONFIGURATION.console_url
+
+# --- applications --------------------------------------------------------------------------
+_CONSOLE = ["controlplane.console"] if find_spec("controlplane.console") else []
+
+# Everything that is asked across tenants, or by another key than the tenant, is shared.
+SHARED_APPS = [
+    "django_tenants",
+    "controlplane.tenants",
+    "controlplane.topology",
+    "controlplane.events",
+    "controlplane.api",
+    "controlplane.apps.ControlPlaneConfig",
+    "billing",
+    *_CONSOLE,
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "allauth",
+    "allauth.account",
+    "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+]
+# The console's workspace, one schema per tenant; see controlplane/workspace/README.md.
+TENANT_APPS = ["controlplane.workspace"]
+INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    # The only place that activates a tenant's schema, and only below /t/.
+    "controlplane.workspace.middleware.WorkspaceMiddleware",
+]
+ROOT_URLCONF = "controlplane.urls"
+WSGI_APPLICATION = "controlplane.wsgi.application"
+APPEND_SLASH = False
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.debug",
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# --- databases -----------------------------------------------------------------------------
+# Threads keep their connection, but not for long: a backend that has visited thousands of
+# tenant schemas holds all their catalogue entries in memory.
+DATABASES = {
+    "default": {
+        "ENGINE": "django_tenants.postgresql_backend",
+        **django_database(CONFIGURATION.database_url),
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+    },
+}
+DATABASE_ROUTERS = ["django_tenants.routers.TenantSyncRouter"]
+TENANT_MODEL = "tenants.Tenant"
+TENANT_DOMAIN_MODEL = "tenants.Domain"
+TENANT_LIMIT_SET_CALLS = False
+PUBLIC_SCHEMA_URLCONF = ROOT_URLCONF
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+#: How many unclaimed workspace schemas are kept ready.
+WORKSPACE_POOL_SIZE = 8
+
+# --- people --------------------------------------------------------------------------------
+AUTH_USER_MODEL = "tenants.User"
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
+]
+# scrypt: as strong as the default, a tenth of its time on our sign-ins.
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.ScryptPasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+ACCOUNT_ADAPTER = "controlplane.tenants.accounts.AccountAdapter"
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_PREVENT_ENUMERATION = True
+LOGIN_URL = "/accounts/login/"
+LOGIN_REDIRECT_URL = "/"
+ACCOUNT_LOGOUT_REDIRECT_URL = "/accounts/login/"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+_SECURE = CONFIGURATION.console_url.startswith("https://")
+SESSION_COOKIE_SECURE = _SECURE
+CSRF_COOKIE_SECURE = _SECURE
+CSRF_TRUSTED_ORIGINS = [CONFIGURATION.console_url]
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _SECURE else None
+SECURE_HSTS_SECONDS = 31_536_000 if _SECURE else 0
+X_FRAME_OPTIONS = "DENY"
+
+_MAIL = urlsplit(CONFIGURATION.email_url)
+EMAIL_BACKEND = (
+    "django.core.mail.backends.smtp.EmailBackend"
+    if CONFIGURATION.email_url
+    else "django.core.mail.backends.console.EmailBackend"
+)
+EMAIL_HOST = _MAIL.hostname or "127.0.0.1"
+EMAIL_PORT = _MAIL.port or 25
+EMAIL_HOST_USER = _MAIL.username or ""
+EMAIL_HOST_PASSWORD = _MAIL.password or ""
+
+# Rate limits of sign-in need a cache all processes share; the database is the one engine that
+# is always there. Losing this table's rows loses nothing but counters.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "django_cache",
+        "TIMEOUT": 300,
+        "OPTIONS": {"MAX_ENTRIES": 10_000},
+    },
+}
+
+# --- time, language, files -----------------------------------------------------------------
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+STATIC_URL = "/static/"
+# Served from the packages themselves: there is nothing to collect before a start.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+WHITENOISE_MAX_AGE = 3600 if not DEBUG else 0
+
+# --- the management API --------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["controlplane.api.authentication.RouterAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["controlplane.api.permissions.HasScope"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["controlplane.api.parsing.StrictJSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "controlplane.api.schema.ApiSchema",
+    "EXCEPTION_HANDLER": "controlplane.api.problems.problem_response",
+    "UNAUTHENTICATED_USER": None,
+    "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%SZ",
+    "COERCE_DECIMAL_TO_STRING": True,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Clockhouse management API",
+    "DESCRIPTION": "Tenants, members, keys, quotas, placement, usage and cost.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PUBLIC": True,
+    "SERVE_AUTHENTICATION": [],
+    "SERVE_PERMISSIONS": [],
+    "SCHEMA_PATH_PREFIX": "/v1",
+    "PREPROCESSING_HOOKS": ["controlplane.api.schema.only_public_paths"],
+    "SERVERS": [{"url": PUBLIC_API_URL}],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+
+# --- billing: what it needs to know about the world, handed in ------------------------------
+BILLING_TENURES = "controlplane.topology.tenures.tenures_of"
+
+# --- operators' pages ----------------------------------------------------------------------
+UNFOLD = {
+    "SITE_TITLE": "Clockhouse operators",
+    "SITE_HEADER": "Clockhouse",
+    "SITE_SYMBOL": "schedule",
+    "SHOW_HISTORY": False,
+    "SHOW_VIEW_ON_SITE": False,
+}
+
+LOGGING = logging_settings(CONFIGURATION.log_level)
+
+# --- outside effects: topic of an outbox row → what does it ---------------------------------
+OUTBOX_HANDLERS = {
+    "push_tenant": "controlplane.topology.push.push_tenant",
+}

@@ -1,0 +1,1 @@
+"""People, tenants, keys and quotas."""

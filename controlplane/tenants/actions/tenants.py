@@ -1,0 +1,219 @@
+"""Tenants: created, described, suspended, resumed, given quotas."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from controlplane.actors import Actor
+from controlplane.errors import Conflicting, Fault, Invalid
+from controlplane.events.recording import record
+from controlplane.identity import new_id
+from controlplane.locks import lock_tenant
+from controlplane.ownership import OwnershipStore
+from controlplane.tenants.changes import announce, tenant_changed
+from controlplane.tenants.models import SLUG, Quota, Tenant, TenantState
+from controlplane.topology.actions.placement import place_tenant
+from controlplane.topology.models import Region
+from controlplane.workspace.pool import claim
+
+REGION_POLICIES = ("HOME_ASYNC", "STRICT", "SINGLE_REGION")
+#: The widest numbers that cells and routers take.
+_LARGEST = {"pending_timers": 10**12}
+_SMALLEST = {"job_runs_per_second": 1, "running_runs": 1, "api_requests_per_second": 1}
+
+
+def _quota_faults(quotas: Mapping[str, int]) -> list[Fault]:
+    faults = []
+    for name, value in quotas.items():
+        if name not in Quota.NAMES:
+            faults.append(Fault(pointer=f"/quotas/{name}", detail="no such quota"))
+            continue
+        least, most = _SMALLEST.get(name, 0), _LARGEST.get(name, 1_000_000)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            faults.append(Fault(pointer=f"/quotas/{name}", detail=f"a whole number from {least} to {most}"))
+    return faults
+
+
+def _policy_faults(policy: str | None) -> list[Fault]:
+    if policy is None or policy in REGION_POLICIES:
+        return []
+    return [Fault(pointer="/default_region_policy", detail=f"one of {', '.join(REGION_POLICIES)}")]
+
+
+def _name_faults(name: str | None) -> list[Fault]:
+    if name is None or 0 < len(name.strip()) <= 120:
+        return []
+    return [Fault(pointer="/name", detail="1 to 120 characters")]
+
+
+@transaction.atomic
+def create_tenant(
+    *,
+    slug: str,
+    name: str,
+    home_region: str,
+    quotas: Mapping[str, int] | None = None,
+    default_region_policy: str = "HOME_ASYNC",
+    dedicated: bool = False,
+    cell: str | None = None,
+    store: OwnershipStore | None = None,
+    actor: Actor,
+    reason: str,
+) -> Tenant:
+    """A new tenant: workspace claimed from the pool, placed on a cell, its cell told.
+
+    All or nothing: where no cell fits or the ownership store is away, there is no tenant.
+    """
+    faults = [*_name_faults(name), *_quota_faults(quotas or {}), *_policy_faults(default_region_policy)]
+    try:
+        SLUG(slug)
+    except ValidationError as e:
+        faults.append(Fault(pointer="/slug", detail=e.messages[0]))
+    if not Region.objects.filter(pk=home_region).exists():
+        faults.append(Fault(pointer="/home_region", detail="no such region"))
+    if faults:
+        raise Invalid(faults)
+    if Tenant.objects.filter(slug=slug).exists():
+        raise Conflicting(f"the slug {slug} is taken")
+    tenant_id = new_id()
+    tenant = Tenant(
+        id=tenant_id,
+        slug=slug,
+        name=name.strip(),
+        home_region_id=home_region,
+        default_region_policy=default_region_policy,
+        schema_name=claim(tenant_id),
+    )
+    try:
+        with transaction.atomic():
+            tenant.save()
+    except IntegrityError as e:
+        raise Conflicting(f"the slug {slug} is taken") from e
+    quota = Quota.objects.create(tenant=tenant, **(quotas or {}))
+    record(
+        action="tenant.create", subject=tenant.public_id, tenant_id=tenant.id, actor=actor, reason=reason,
+        after={"slug": slug, "name": tenant.name, "home_region": home_region, "quotas": quota.as_dict(),
+               "default_region_policy": default_region_policy},
+    )  # fmt: skip
+    place_tenant(tenant=tenant, dedicated=dedicated, cell=cell, store=store, actor=actor, reason=reason)
+    announce(tenant)
+    return tenant
+
+
+@transaction.atomic
+def update_tenant(
+    *,
+    tenant_id: uuid.UUID,
+    name: str | None = None,
+    default_region_policy: str | None = None,
+    default_window_seconds: int | None = None,
+    default_once_window_seconds: int | None = None,
+    expected_version: int | None = None,
+    actor: Actor,
+    reason: str,
+) -> Tenant:
+    """Changes what a tenant's own admins may change. None leaves a field as it is."""
+    faults = [*_name_faults(name), *_policy_faults(default_region_policy)]
+    windows = {
+        "default_window_seconds": default_window_seconds,
+        "default_once_window_seconds": default_once_window_seconds,
+    }
+    for field, seconds in windows.items():
+        if seconds is not None and not 0 < seconds <= 86_400:
+            faults.append(Fault(pointer=f"/{field}", detail="from 1 to 86400"))
+    if faults:
+        raise Invalid(faults)
+    tenant = lock_tenant(tenant_id, expected_version=expected_version)
+    wanted = {
+        "name": None if name is None else name.strip(),
+        "default_region_policy": default_region_policy,
+        **windows,
+    }
+    changes = {f: v for f, v in wanted.items() if v is not None and getattr(tenant, f) != v}
+    if not changes:
+        return tenant
+    before = {f: getattr(tenant, f) for f in changes}
+    for field, value in changes.items():
+        setattr(tenant, field, value)
+    tenant_changed(tenant)
+    record(
+        action="tenant.update", subject=tenant.public_id, tenant_id=tenant.id, actor=actor, reason=reason,
+        before=before, after=changes,
+    )  # fmt: skip
+    return tenant
+
+
+@transaction.atomic
+def set_quotas(
+    *,
+    tenant_id: uuid.UUID,
+    quotas: Mapping[str, int],
+    expected_version: int | None = None,
+    actor: Actor,
+    reason: str,
+) -> Tenant:
+    """Sets the given quotas; the others stay. Operators only."""
+    if faults := _quota_faults(quotas):
+        raise Invalid(faults)
+    tenant = lock_tenant(tenant_id, expected_version=expected_version)
+    quota = Quota.objects.get(tenant=tenant)
+    changes = {n: v for n, v in quotas.items() if getattr(quota, n) != v}
+    if not changes:
+        return tenant
+    before = {n: getattr(quota, n) for n in changes}
+    for name, value in changes.items():
+        setattr(quota, name, value)
+    quota.save()
+    tenant_changed(tenant)
+    record(
+        action="tenant.set_quotas", subject=tenant.public_id, tenant_id=tenant.id, actor=actor,
+        reason=reason, before=before, after=changes,
+    )  # fmt: skip
+    return tenant
+
+
+@transaction.atomic
+def _set_state(
+    *,
+    tenant_id: uuid.UUID,
+    state: TenantState,
+    action: str,
+    expected_version: int | None,
+    actor: Actor,
+    reason: str,
+) -> Tenant:
+    tenant = lock_tenant(tenant_id, expected_version=expected_version)
+    before = tenant.state
+    if before == state:
+        return tenant
+    tenant.state = state
+    tenant_changed(tenant)
+    record(
+        action=action, subject=tenant.public_id, tenant_id=tenant.id, actor=actor, reason=reason,
+        before={"state": before}, after={"state": state.value},
+    )  # fmt: skip
+    return tenant
+
+
+def suspend_tenant(
+    *, tenant_id: uuid.UUID, expected_version: int | None = None, actor: Actor, reason: str
+) -> Tenant:
+    """Nothing of the tenant starts any more; everything is kept."""
+    return _set_state(
+        tenant_id=tenant_id, state=TenantState.SUSPENDED, action="tenant.suspend",
+        expected_version=expected_version, actor=actor, reason=reason,
+    )  # fmt: skip
+
+
+def resume_tenant(
+    *, tenant_id: uuid.UUID, expected_version: int | None = None, actor: Actor, reason: str
+) -> Tenant:
+    """Works again."""
+    return _set_state(
+        tenant_id=tenant_id, state=TenantState.ACTIVE, action="tenant.resume",
+        expected_version=expected_version, actor=actor, reason=reason,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Regions, cells, and which tenant lives where."""

@@ -1,0 +1,1 @@
+"""Use-cases of the topology. Keyword-only, ending in `actor` and `reason`."""

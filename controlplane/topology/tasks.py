@@ -1,0 +1,35 @@
+"""Celery tasks of the topology."""
+
+from __future__ import annotations
+
+import structlog
+from celery import shared_task
+from django.db.models.functions import Now
+
+from controlplane.topology.cell_client import CellUnreachable, call_cell
+from controlplane.topology.models import Cell, CellState
+from controlplane.topology.push import settle_drift
+
+_LOG = structlog.get_logger(__name__)
+
+
+@shared_task(name="controlplane.topology.tasks.check_drift")
+def check_drift() -> None:
+    """Compares every cell's tenants with what is recorded."""
+    for cell in Cell.objects.exclude(state=CellState.RETIRED):
+        try:
+            settle_drift(cell)
+        except CellUnreachable as e:
+            _LOG.warning("cell not compared", cell=cell.name, error=str(e))
+
+
+@shared_task(name="controlplane.topology.tasks.observe_cells")
+def observe_cells() -> None:
+    """Keeps what each cell says about itself, for the operators' pages."""
+    for cell in Cell.objects.exclude(state=CellState.RETIRED):
+        try:
+            status = call_cell(cell, "GET", "/internal/status")
+        except CellUnreachable as e:
+            Cell.objects.filter(pk=cell.pk).update(status_error=str(e)[:500])
+        else:
+            Cell.objects.filter(pk=cell.pk).update(status=status, status_at=Now(), status_error="")
