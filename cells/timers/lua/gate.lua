@@ -2,7 +2,7 @@
 -- burst. What is past the quota waits in the tenant's held set, in order of due times; as long as
 -- anything is held, whatever comes joins it, so that nothing newer overtakes.
 local BURST_MS = 1000
--- Held sets are looked at on this grid: rates above 100/s are released in small batches.
+-- Held sets of tenants with more than 100/s are looked at on this grid: small batches.
 local GRID_MS = 10
 -- Below a microsecond it is rounding.
 local ROUNDING_MS = 0.001
@@ -40,7 +40,8 @@ end
 
 -- Look at a tenant's held set again at `at`, or a little later. An earlier look stays.
 local function look_again(p, tenant, at, now)
-  at = math.ceil(math.max(at, now + 1) / GRID_MS) * GRID_MS
+  local grid = rate_of(tenant) * GRID_MS > 1000 and GRID_MS or 1
+  at = math.ceil(math.max(at - ROUNDING_MS, now + 1) / grid) * grid
   redis.call('ZADD', HELD_AT, 'LT', at, p .. tenant)
 end
 

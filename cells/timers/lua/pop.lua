@@ -14,18 +14,17 @@ local function before(a, b)
 end
 
 local time = tonumber(redis.call('GET', virtual_time(p)) or 0)
-local found = redis.call('ZRANGE', tenants(p), 0, limit + #ARGV - 3, 'WITHSCORES')
-local first, again, behind = {}, {}, false
+-- Tenants that were passed over before may be behind the queue's time. They have saved up nothing.
+local behind = redis.call('ZCOUNT', tenants(p), '-inf', '(' .. string.format('%.17g', time))
+local found = redis.call('ZRANGE', tenants(p), 0, limit + #ARGV - 3 + behind, 'WITHSCORES')
+local first, again = {}, {}
 for i = 1, #found, 2 do
   if not passed[found[i]] then
-    local start = tonumber(found[i + 1])
-    -- Passed over until now: it has saved up nothing.
-    if start < time then start, behind = time, true end
-    first[#first + 1] = {tenant = found[i], start = start, served = 0}
+    first[#first + 1] = {tenant = found[i], start = math.max(time, tonumber(found[i + 1])), served = 0}
   end
 end
 if #first == 0 then return '' end
-if behind then table.sort(first, before) end
+if behind > 0 then table.sort(first, before) end
 
 local order = {}
 local f, a, n = 1, 1, 0
