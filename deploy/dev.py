@@ -60,7 +60,7 @@ class Installation:
             await self._claim_given_valkeys(stores)
 
         async def control_plane() -> str:
-            await self._manage("migrate", ["migrate_schemas", "--shared"], environments)
+            await self._manage("migrate", ["setup_database"], environments)
             bootstrapped, *_ = await _all(
                 after_cells(),
                 *map(start, (processes.django(), processes.router())),

@@ -1,0 +1,98 @@
+"""SQL lives in .sql files as named, described statements, and never forgets whose row it touches."""
+
+from __future__ import annotations
+
+import re
+
+from tests.architecture.sources import PRODUCT, ROOT, Block, blocks, python, relative, strings, tree
+
+_TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+) \((.*?)\n\)", re.DOTALL)
+_TOUCHED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|ONLY)\s+\"?(\w+)", re.IGNORECASE)
+
+#: Blocks that speak about rows of all tenants on purpose, and why that is right.
+ACROSS_TENANTS = {
+    "cells/store/sql/hosts.sql:hosts_bury": "asks whether a host holds any run at all, whoever's",
+}
+
+#: Files that compose definitions no .sql file can hold, and why.
+MAKES_DEFINITIONS = {
+    "controlplane/workspace/template.py": "makes the workspace template from migrations",
+}
+
+#: A string that begins like this is a statement.
+_STATEMENT = re.compile(
+    r"\s*(?:SELECT\s|INSERT\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|MERGE\s+INTO\s|WITH\s+\w+\s+AS\s"
+    r"|TRUNCATE\s|LOCK\s+TABLE\s|COPY\s+\w+\s|(?:CREATE|ALTER|DROP)\s+(?:TABLE|INDEX|SCHEMA|DATABASE|VIEW"
+    r"|FUNCTION|TRIGGER|TYPE|SEQUENCE|ROLE|EXTENSION)\s|LISTEN\s|NOTIFY\s|SET\s+(?:LOCAL\s+)?\w+\s*(?:=|TO)\s)"
+)
+
+
+def tenant_tables() -> set[str]:
+    """The cell's tables whose rows belong to a tenant."""
+    tables = set()
+    for migration in sorted((ROOT / "cells" / "store" / "migrations").glob("*.sql")):
+        for name, columns in _TABLE.findall(migration.read_text()):
+            if re.search(r"^\s+tenant_id\s", columns, re.MULTILINE):
+                tables.add(name)
+    return tables
+
+
+def _forgets_the_tenant(block: Block, tables: set[str]) -> bool:
+    touched = {name.lower() for name in _TOUCHED.findall(block.sql)}
+    return bool(touched & tables) and "tenant_id" not in block.sql
+
+
+def test_the_tables_are_found() -> None:
+    assert {"jobs", "runs", "targets", "job_versions", "dlq"} <= tenant_tables()
+    assert not {"hosts", "shard_leases", "cell"} & tenant_tables()
+
+
+def test_every_statement_on_tenant_rows_names_the_tenant() -> None:
+    tables = tenant_tables()
+    forgetful = {
+        f"{block.file}:{block.name}" for block in blocks("cells") if _forgets_the_tenant(block, tables)
+    }
+    assert forgetful - ACROSS_TENANTS.keys() == set()
+    assert ACROSS_TENANTS.keys() - forgetful == set(), "exceptions that are none any more"
+
+
+def test_a_forgetful_statement_would_be_found() -> None:
+    block = Block(
+        file="x", name="y", description="z", sql="UPDATE jobs SET state = 'PAUSED' WHERE job_id = 1"
+    )
+    assert _forgets_the_tenant(block, tenant_tables())
+
+
+def test_every_block_has_a_description_and_one_statement() -> None:
+    """The definitions that Django's migrations run (schema.sql) need no more than their name."""
+    wrong = []
+    for block in blocks(*PRODUCT):
+        body = re.sub(r"\$(\w*)\$.*?\$\1\$|'[^']*'", "", block.sql, flags=re.DOTALL)
+        if (not block.description and not block.file.endswith("/schema.sql")) or len(
+            [part for part in body.split(";") if part.strip()]
+        ) != 1:
+            wrong.append(f"{block.file}:{block.name}")
+    assert wrong == []
+
+
+def test_names_of_blocks_are_unique_in_their_file() -> None:
+    names = [(block.file, block.name) for block in blocks(*PRODUCT)]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_no_sql_in_python() -> None:
+    found = [
+        f"{relative(file)}:{line}: {text.strip()[:60]}"
+        for file in python(*PRODUCT)
+        if relative(file) not in MAKES_DEFINITIONS
+        for line, text in strings(tree(file))
+        if _STATEMENT.match(text)
+    ]
+    assert found == []
+
+
+def test_sql_in_python_would_be_found() -> None:
+    for text in ("SELECT 1", "  UPDATE jobs SET x = 1", "SET LOCAL synchronous_commit = on", "DROP TABLE x "):
+        assert _STATEMENT.match(text), text
+    for text in ("Select a target", "SET_A", "Update jobs", "WITHIN", "set the time"):
+        assert not _STATEMENT.match(text), text
