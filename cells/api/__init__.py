@@ -1,0 +1,1 @@
+"""The cell's HTTP API."""

@@ -1,0 +1,92 @@
+"""The cell's HTTP API as an ASGI application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cells.api import dlq, internal, job_changes, jobs, openapi, problems, runs, schedules, stats, targets
+from cells.api.auth import Gate
+from cells.api.services import Host, Services
+from cells.config import Settings
+from cells.observability.metrics import Metrics
+from cells.ports import Clock, Queue, Secrets, Store
+
+#: Tried in this order, the busiest first.
+_RESOURCES = (jobs, runs, job_changes, schedules, targets, dlq, stats, internal)
+
+
+def create_app(
+    *,
+    store: Store,
+    queue: Queue,
+    secrets: Secrets,
+    settings: Settings,
+    clock: Clock,
+    metrics: Metrics,
+    host: Host,
+) -> FastAPI:
+    """The application. `app.state.services.feed.flush()` waits for what the queue is yet to be told;
+    call it before the queue is closed."""
+    services = Services(
+        store=store,
+        queue=queue,
+        secrets=secrets,
+        settings=settings,
+        clock=clock,
+        metrics=metrics,
+        host=host,
+    )
+    app = _with_routes(services)
+    app.state.services = services
+    app.add_middleware(Gate, keys=settings.keys, clock=clock)
+    return app
+
+
+def _with_routes(services: Services) -> FastAPI:
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.add_exception_handler(HTTPException, _framework_error)
+    for resource in _RESOURCES:
+        resource.routes.install(app, services)
+
+    async def show_openapi(_: Request) -> Response:
+        return Response(msgspec.json.encode(openapi.document(app)), media_type="application/json")
+
+    app.add_route("/v1/openapi.json", show_openapi, methods=["GET"], include_in_schema=False)
+    return app
+
+
+async def _framework_error(_: Request, error: Exception) -> Response:
+    problem = problems.of_exception(error)
+    return (problem or problems.internal_error()).response()
+
+
+def routes_only() -> FastAPI:
+    """The routes without engines, for the OpenAPI document."""
+    nothing: Any = None
+    settings = Settings(
+        cell_name="none",
+        region="none",
+        database_url="",
+        valkey_url="",
+        bind_host="",
+        bind_port=0,
+        keys={},
+        installation_keys=(),
+    )
+    return _with_routes(
+        Services(
+            store=nothing,
+            queue=nothing,
+            secrets=nothing,
+            settings=settings,
+            clock=nothing,
+            metrics=Metrics(),
+            host=nothing,
+        )
+    )

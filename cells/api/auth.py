@@ -1,0 +1,157 @@
+"""The gate before every route: who speaks, and the body.
+
+Pure ASGI, because every request passes. The signature is checked before a byte of the body is
+read; the body is read here, once, up to its limit, and compared with its hash where the sender
+signed one. An error nobody foresaw ends here as a 500 that says nothing of the inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cells.api.problems import Problem, internal_error, malformed, too_large
+from cells.api.routing import BODY, CALLER
+from cells.contract import (
+    ACTOR_HEADER,
+    BODY_HASH_HEADER,
+    EPOCH_HEADER,
+    SCOPES_HEADER,
+    SIGNATURE_HEADER,
+    TENANT_HEADER,
+    UNSIGNED_BODY,
+    BadSignature,
+    Caller,
+    ErrorCode,
+    body_hash,
+    verify_request,
+)
+from cells.observability.logs import logger
+from cells.ports import Clock
+
+log = logger(__name__)
+
+#: A body longer than this is not read (bytes).
+BODY_LIMIT = 1024 * 1024
+#: Answered without a signature.
+PUBLIC = frozenset({"/v1/openapi.json"})
+
+_NAMES = {
+    name.lower().encode(): name
+    for name in (
+        TENANT_HEADER,
+        ACTOR_HEADER,
+        SCOPES_HEADER,
+        EPOCH_HEADER,
+        BODY_HASH_HEADER,
+        SIGNATURE_HEADER,
+    )
+}
+
+
+class Gate:
+    """ASGI middleware: authenticates, reads the body, turns crashes into problems."""
+
+    def __init__(self, app: ASGIApp, *, keys: Mapping[str, bytes], clock: Clock):
+        self._app = app
+        self._keys = keys
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            if scope["path"] not in PUBLIC:
+                headers = _signed_headers(scope)
+                scope[CALLER] = self._caller(scope, headers)
+                scope[BODY] = body = await _read_body(scope, receive)
+                if body is None:
+                    return  # the client has gone
+                claimed = headers.get(BODY_HASH_HEADER, UNSIGNED_BODY)
+                if claimed != UNSIGNED_BODY and body_hash(body) != claimed:
+                    raise _unauthenticated("The body is not the one that was signed.")
+            await self._app(scope, receive, watched_send)
+        except Problem as problem:
+            await problem.response()(scope, receive, send)
+        except Exception:
+            log.exception("request failed", method=scope["method"], path=scope["path"])
+            if started:
+                raise
+            await internal_error().response()(scope, receive, send)
+
+    def _caller(self, scope: Scope, headers: Mapping[str, str]) -> Caller:
+        target = scope["raw_path"].decode("latin-1")
+        if scope["query_string"]:
+            target += "?" + scope["query_string"].decode("latin-1")
+        try:
+            return verify_request(
+                keys=self._keys,
+                now_ms=self._clock.now_ms(),
+                method=scope["method"],
+                target=target,
+                headers=headers,
+            )
+        except BadSignature as fault:
+            raise _unauthenticated(f"The request's signature was not accepted: {fault}.") from None
+
+
+def _unauthenticated(detail: str) -> Problem:
+    return Problem(
+        401, ErrorCode.UNAUTHENTICATED, detail, headers={"WWW-Authenticate": "Clockhouse-Signature"}
+    )
+
+
+def _signed_headers(scope: Scope) -> dict[str, str]:
+    # Only the six that matter; a header that is there twice was not signed twice.
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        known = _NAMES.get(name)
+        if known is not None:
+            if known in found:
+                raise _unauthenticated(f"The header {known} is there twice.")
+            found[known] = value.decode("latin-1")
+    return found
+
+
+async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
+    """The whole body; None when the client went away before its end."""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            if not value.isdigit() or len(value) > 19:
+                raise malformed("Content-Length is no number.")
+            if int(value) > BODY_LIMIT:
+                raise _too_long()
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        return None
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False):
+        if len(body) > BODY_LIMIT:
+            raise _too_long()
+        return body
+    parts, size = [body], len(body)
+    while message.get("more_body", False):
+        if size > BODY_LIMIT:
+            raise _too_long()
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        part = message.get("body", b"")
+        parts.append(part)
+        size += len(part)
+    if size > BODY_LIMIT:
+        raise _too_long()
+    return b"".join(parts)
+
+
+def _too_long() -> Problem:
+    return too_large(f"A request body has at most {BODY_LIMIT} bytes.")

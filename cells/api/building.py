@@ -1,0 +1,249 @@
+"""From a well-formed request to a job that can be written."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+
+from cells.api import paths
+from cells.api.models import JobIn, ScheduleIn, TargetIn
+from cells.api.problems import Fault, Problem, body_fault, invalid, pointer_to, schedule_faults
+from cells.api.reading import Fields
+from cells.api.routing import Call
+from cells.api.services import Services
+from cells.contract import ErrorCode
+from cells.domain import ids
+from cells.domain.faults import ScheduleError
+from cells.domain.job import (
+    Dst,
+    JobDefinition,
+    JobState,
+    Priority,
+    RetryPolicy,
+    Schedule,
+    ScheduleType,
+    TargetRef,
+)
+from cells.domain.schedule import compile_schedule, normalise
+from cells.domain.windows import due_at, window_for
+from cells.ports import JobRow, Member, NewJob, TargetRow, TenantConfig
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_DEFAULT_DST = Dst()
+_DEFAULT_RETRY = RetryPolicy()
+
+_schedule: TypeAdapter[ScheduleIn] = TypeAdapter(ScheduleIn)
+
+
+# --- schedules ---------------------------------------------------------------------------
+def to_schedule(given: ScheduleIn) -> Schedule:
+    """The schedule as the domain knows it, unchecked."""
+    dst = getattr(given, "dst", None)
+    return Schedule(
+        type=ScheduleType(given.type),
+        run_at=getattr(given, "run_at", None),
+        cron=getattr(given, "cron", None),
+        every_seconds=getattr(given, "every_seconds", None),
+        time_zone=getattr(given, "time_zone", None),
+        start_at=getattr(given, "start_at", None),
+        end_at=getattr(given, "end_at", None),
+        dst=Dst(gap=dst.gap, overlap=dst.overlap) if dst is not None else _DEFAULT_DST,
+    )
+
+
+def checked_schedule(given: ScheduleIn, now: datetime) -> Schedule:
+    """The schedule as it is stored, or a 422 with every fault."""
+    try:
+        return normalise(to_schedule(given), now)
+    except ScheduleError as error:
+        raise invalid(schedule_faults(error)) from None
+
+
+def more_schedule_faults(services: Services, fields: Fields) -> list[Fault]:
+    """What the domain says against the schedule of a body that has other faults as well."""
+    raw = fields.get("schedule")
+    if raw is None:
+        return []
+    try:
+        normalise(to_schedule(_schedule.validate_json(bytes(raw))), services.now())
+    except ValidationError:
+        return []  # told already
+    except ScheduleError as error:
+        return schedule_faults(error)
+    return []
+
+
+# --- targets -----------------------------------------------------------------------------
+async def resolve_target(call: Call, given: TargetIn, headers: dict[str, str]) -> TargetRef:
+    """The approved target that is meant, and the path below it; a 422 if there is none."""
+    targets = call.services.targets
+    if given.url is not None:
+        row = await targets.by_url(call.tenant_id, given.url)
+        path = paths.below(row.base_url, given.url) if row is not None else None
+        if row is None or path is None:
+            raise _target_problem(
+                ErrorCode.TARGET_NOT_REGISTERED,
+                "/target/url",
+                "lies under no approved target; register one with POST /v1/targets",
+            )
+    else:
+        target_id = given.target_id or ""
+        row = await targets.by_id(call.tenant_id, target_id)
+        path = given.path or ""
+        if row is None:
+            raise _target_problem(
+                ErrorCode.TARGET_NOT_REGISTERED, "/target/target_id", f"there is no target {target_id}"
+            )
+        if row.state != "APPROVED":
+            raise _target_problem(
+                ErrorCode.TARGET_NOT_APPROVED,
+                "/target/target_id",
+                f"the target {target_id} is {row.state}; jobs need an APPROVED one",
+            )
+    _no_second_authorization(row, headers)
+    return TargetRef(
+        target_id=row.target_id, path=path, method=given.method, timeout_seconds=given.timeout_seconds
+    )
+
+
+def _target_problem(code: ErrorCode, pointer: str, detail: str) -> Problem:
+    sentence = f"The job's target cannot be used: {detail.removeprefix('the job')}."
+    return Problem(422, code, sentence, errors=[body_fault(pointer, detail)])
+
+
+def _no_second_authorization(row: TargetRow, headers: dict[str, str]) -> None:
+    if row.auth.get("type") not in ("BEARER", "BASIC"):
+        return
+    for name in headers:
+        if name.lower() == "authorization":
+            raise invalid([body_fault(pointer_to("headers", name), "is set by the target's own auth")])
+
+
+# --- jobs --------------------------------------------------------------------------------
+def to_definition(
+    given: JobIn,
+    schedule: Schedule,
+    target: TargetRef,
+    config: TenantConfig,
+    *,
+    region_policy: str | None = None,
+) -> JobDefinition:
+    """One version of a job, everything that was left to defaults filled in."""
+    retry = given.retry_policy
+    return JobDefinition(
+        schedule=schedule,
+        target=target,
+        name=given.name,
+        key=given.key,
+        tags=tuple(given.tags),
+        headers=given.headers,
+        retry_policy=RetryPolicy(
+            max_attempts=retry.max_attempts,
+            initial_backoff_seconds=retry.initial_backoff_seconds,
+            max_backoff_seconds=retry.max_backoff_seconds,
+        ),
+        priority=Priority[given.priority],
+        dispatch_window_seconds=_window_seconds(given.dispatch_window_seconds, schedule, config),
+        misfire_policy=given.misfire_policy,
+        misfire_grace_seconds=given.misfire_grace_seconds,
+        region_policy=given.region_policy or region_policy or config.default_region_policy,
+    )
+
+
+def _window_seconds(requested: int | None, schedule: Schedule, config: TenantConfig) -> int:
+    if schedule.type is ScheduleType.NOW:
+        return 0
+    if requested is not None:
+        return requested
+    once = schedule.type is ScheduleType.ONCE
+    # A default of 0 would make every job strict that says nothing.
+    return max(1, config.default_once_window_seconds if once else config.default_window_seconds)
+
+
+def new_job(
+    *,
+    job_id: uuid.UUID,
+    definition: JobDefinition,
+    payload: bytes | None,
+    config: TenantConfig,
+    now: datetime,
+    actor: str,
+    state: JobState = JobState.ACTIVE,
+    keep: JobRow | None = None,
+) -> NewJob:
+    """A job with its first timer. `keep`: the row whose next occurrence stands (an edit that does
+    not touch the schedule); otherwise it is found from `now`."""
+    schedule = definition.schedule
+    try:
+        window_ms = window_for(schedule, definition.dispatch_window_seconds, config)
+    except ScheduleError as error:
+        raise invalid(schedule_faults(error)) from None
+    offset_ms = ids.offset_of(job_id, window_ms)
+    if keep is not None:
+        next_run_at = keep.next_run_at
+        if schedule.type is ScheduleType.NOW:
+            offset_ms = keep.offset_ms
+    else:
+        first = compile_schedule(schedule).first(now)
+        next_run_at = first.at if first is not None else None
+        if schedule.type is ScheduleType.NOW:
+            # Due now to the millisecond, though runs are named by whole seconds.
+            offset_ms = now.microsecond // 1000
+    waits = state is JobState.ACTIVE and next_run_at is not None
+    return NewJob(
+        job_id=job_id,
+        definition=definition,
+        payload=payload,
+        shard=ids.shard_of(job_id),
+        window_ms=window_ms,
+        offset_ms=offset_ms,
+        next_run_at=next_run_at,
+        due_at=due_at(next_run_at, offset_ms) if waits and next_run_at is not None else None,
+        state=state,
+        actor=actor,
+    )
+
+
+def member_of(job: NewJob | JobRow, tenant_id: uuid.UUID, *, version: int) -> Member | None:
+    """The timer of a waiting job, as the queue knows it; None if it does not wait."""
+    if job.due_at is None or job.next_run_at is None:
+        return None
+    return Member(
+        tenant_id=tenant_id,
+        parent_id=job.job_id,
+        scheduled_for=epoch_ms(job.next_run_at) // 1000,
+        generation=version,
+        priority=int(job.definition.priority),
+        due_ms=epoch_ms(job.due_at),
+        shard=job.shard,
+    )
+
+
+def epoch_ms(at: datetime) -> int:
+    """Milliseconds since 1970, exactly."""
+    return (at - _EPOCH) // _MILLISECOND
+
+
+# --- merge patches -----------------------------------------------------------------------
+_fields = msgspec.json.Decoder(Fields)
+_encode = msgspec.json.Encoder().encode
+
+
+def merged(target: Fields, patch: Fields) -> Fields:
+    """RFC 7396, one level decoded at a time, so that what is not touched keeps its bytes."""
+    result = dict(target)
+    for name, raw in patch.items():
+        text = bytes(raw).strip()
+        if text == b"null":
+            result.pop(name, None)
+        elif text.startswith(b"{"):
+            below = result.get(name)
+            base = _fields.decode(below) if below is not None and bytes(below).lstrip()[:1] == b"{" else {}
+            result[name] = msgspec.Raw(_encode(merged(base, _fields.decode(raw))))
+        else:
+            result[name] = raw
+    return result

@@ -1,0 +1,100 @@
+"""The dead-letter queue: what failed for good, grouped by how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Query
+from starlette.responses import Response
+
+from cells.api import documents, pagination, shapes
+from cells.api.problems import invalid, query_fault
+from cells.api.queries import DlqQuery
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.runs import RunPlace, key_at, place_of
+from cells.contract import Scope
+from cells.domain import ids
+from cells.domain.ids import RunKey
+
+routes = Routes("Dead letters")
+
+_GROUPS = 50
+#: The sort key in a cursor: when it failed (epoch microseconds), and the run.
+_Place = tuple[int, RunPlace]
+
+
+@routes.add(
+    "GET",
+    "/v1/dlq",
+    Rule(scope=Scope.JOBS_READ),
+    answers={200: ("One page of dead letters; the first page has the groups, too.", shapes.Dlq)},
+)
+async def list_dlq(call: Call, query: Annotated[DlqQuery, Query()]) -> Response:
+    """List runs that failed for good, the latest first, and the groups they form by fingerprint
+    (target, status and normalised error)."""
+    store = call.services.store
+    filters = query.model_dump(mode="json", exclude={"limit", "cursor"})
+    place = pagination.read_cursor(query.cursor, "dlq", filters, _Place)
+    rows = await store.list_dlq(
+        call.tenant_id,
+        target_id=query.target,
+        fingerprint=query.fingerprint,
+        after=_after(place) if place is not None else None,
+        limit=query.limit + 1,
+    )
+    groups = await store.dlq_groups(call.tenant_id, limit=_GROUPS) if place is None else []
+    cursor = None
+    if len(rows) > query.limit:
+        cursor = pagination.make_cursor("dlq", filters, _place(rows[query.limit - 1]))
+    return answer(
+        {
+            "groups": [_group(row) for row in groups],
+            "items": [_letter(row) for row in rows[: query.limit]],
+            "next_cursor": cursor,
+        },
+        headers=pagination.next_link("/v1/dlq", filters, query.limit, cursor),
+    )
+
+
+def _after(place: _Place) -> tuple[datetime, RunKey]:
+    try:
+        seconds, microseconds = divmod(place[0], 1_000_000)
+        failed_at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds)
+    except (ValueError, OverflowError, OSError):
+        raise invalid([query_fault("cursor", "is not a cursor of this API")]) from None
+    return failed_at, key_at(place[1])
+
+
+def _place(row: Mapping[str, Any]) -> _Place:
+    at: datetime = row["failed_at"]
+    return int(at.timestamp()) * 1_000_000 + at.microsecond, place_of(row["key"])
+
+
+def _group(row: Mapping[str, Any]) -> documents.Document:
+    return {
+        "fingerprint": row["fingerprint"],
+        "target_id": row["target_id"],
+        "http_status": row["http_status"],
+        "error": row["error"],
+        "count": row["count"],
+        "first_failed_at": documents.instant(row["first_failed_at"]),
+        "last_failed_at": documents.instant(row["last_failed_at"]),
+    }
+
+
+def _letter(row: Mapping[str, Any]) -> documents.Document:
+    key: RunKey = row["key"]
+    return {
+        "run_id": ids.run_id(key),
+        "job_id": documents.job_text(key.parent_id),
+        "series": row["series"],
+        "fingerprint": row["fingerprint"],
+        "reason": row["reason"],
+        "target_id": row["target_id"],
+        "http_status": row["http_status"],
+        "error": row["error"],
+        "attempt": row["attempt"],
+        "failed_at": documents.instant(row["failed_at"]),
+    }

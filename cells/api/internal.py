@@ -1,0 +1,102 @@
+"""What the control plane asks and tells: tenants placed here, and how the cell is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from cells.api.documents import Document
+from cells.api.problems import Problem, body_fault, invalid, not_found
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.contract import BODY_HASH_HEADER, UNSIGNED_BODY, ErrorCode, Scope
+from cells.domain import ids
+from cells.ports import TenantConfig, TenantPlacement
+
+routes = Routes("Internal")
+
+
+class TenantIn(BaseModel):
+    """A tenant's placement and configuration. Later versions of the control plane may send more."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    state: Literal["ACTIVE", "BARRIER", "SEALED", "MOVED", "SUSPENDED"]
+    ownership_epoch: int = Field(ge=1, lt=2**32)
+    config_version: int = Field(ge=0, lt=2**63)
+    config: dict[str, Any]
+
+
+TenantId = Annotated[str, Path(description="A tenant's id.")]
+
+
+@routes.add(
+    "PUT",
+    "/internal/tenants/{tenant_id}",
+    Rule(scope=Scope.INTERNAL, internal=True),
+    answers={200: ("What holds now.", None)},
+)
+async def put_tenant(call: Call, tenant_id: TenantId, body: TenantIn) -> Response:
+    """Take over a tenant's placement and configuration, unless a later version is known."""
+    if (call.header(BODY_HASH_HEADER.lower().encode()) or UNSIGNED_BODY) == UNSIGNED_BODY:
+        raise Problem(401, ErrorCode.UNAUTHENTICATED, "The body of this request must be signed.")
+    uuid = ids.decode(ids.TENANT, tenant_id)
+    if uuid is None:
+        raise not_found("tenant")
+    try:
+        config = msgspec.convert(body.config, TenantConfig, strict=True)
+    except msgspec.ValidationError as fault:
+        raise invalid([body_fault("/config", str(fault))]) from None
+    tenant = TenantPlacement(
+        tenant_id=uuid,
+        state=body.state,
+        ownership_epoch=body.ownership_epoch,
+        config_version=body.config_version,
+        config=config,
+    )
+    services = call.services
+    applied = await services.store.put_tenant(tenant)
+    services.placements.forget(uuid)
+    current = await services.store.get_tenant(uuid)
+    return answer({"applied": applied} | (tenant_document(current) if current is not None else {}))
+
+
+@routes.add(
+    "GET",
+    "/internal/tenants/{tenant_id}",
+    Rule(scope=Scope.INTERNAL, internal=True),
+    answers={200: ("The tenant as this cell knows it.", None)},
+)
+async def get_tenant(call: Call, tenant_id: TenantId) -> Response:
+    """Read one tenant."""
+    uuid = ids.decode(ids.TENANT, tenant_id)
+    found = await call.services.store.get_tenant(uuid) if uuid is not None else None
+    if found is None:
+        raise not_found("tenant")
+    return answer(tenant_document(found))
+
+
+@routes.add(
+    "GET",
+    "/internal/tenants",
+    Rule(scope=Scope.INTERNAL, internal=True),
+    answers={200: ("All tenants this cell knows.", None)},
+)
+async def list_tenants(call: Call) -> Response:
+    """Read all tenants, for the check against drift."""
+    found = await call.services.store.list_tenants()
+    return answer({"cell": call.services.settings.cell_name, "items": [tenant_document(t) for t in found]})
+
+
+def tenant_document(tenant: TenantPlacement) -> Document:
+    """A tenant as the control plane reads it."""
+    return {
+        "tenant_id": ids.encode(ids.TENANT, tenant.tenant_id),
+        "state": tenant.state,
+        "ownership_epoch": tenant.ownership_epoch,
+        "config_version": tenant.config_version,
+        "config": msgspec.to_builtins(tenant.config),
+    }

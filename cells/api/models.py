@@ -1,0 +1,249 @@
+"""The bodies that concern schedules and jobs. Unknown fields are errors; nothing is coerced.
+
+These models say what is well formed; `building.py` turns them into domain values. Limits are
+here, so that the OpenAPI document states them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from cells.api.headers import header_faults
+from cells.api.texts import (
+    Body,
+    Instant,
+    Moment,
+    Name,
+    PriorityName,
+    Tag,
+    TargetId,
+    ZoneName,
+    job_path,
+    job_url,
+)
+from cells.domain.job import Gap, Misfire, Overlap
+from cells.domain.schedule import MAX_EVERY_SECONDS
+from cells.domain.windows import MAX_WINDOW_SECONDS
+
+#: Bytes of a payload as it was sent.
+PAYLOAD_LIMIT = 256 * 1024
+TIMEOUT_LIMIT = 900
+
+
+# --- schedules ---------------------------------------------------------------------------
+class DstIn(Body):
+    """What to do with local times that do not exist or happen twice."""
+
+    gap: Gap = Gap.SHIFT
+    overlap: Overlap = Overlap.FIRST
+
+
+class OnceIn(Body):
+    """One occurrence at a local wall time (with `time_zone`) or at an instant (with an offset)."""
+
+    type: Literal["ONCE"]
+    run_at: Instant = Field(examples=["2026-09-28T09:00:00"])
+    time_zone: ZoneName | None = Field(default=None, examples=["Europe/Berlin"])
+    dst: DstIn = DstIn()
+
+
+class CronIn(Body):
+    """A wall-clock recurrence: five UNIX fields in an IANA time zone."""
+
+    type: Literal["CRON"]
+    cron: str = Field(min_length=1, max_length=256, examples=["0 8 * * *"])
+    time_zone: ZoneName | None = Field(
+        default=None, description="UTC, if absent.", examples=["America/New_York"]
+    )
+    start_at: Instant | None = Field(default=None, description="No occurrence before it.")
+    end_at: Instant | None = Field(default=None, description="No occurrence at or after it.")
+    dst: DstIn = DstIn()
+
+
+class RateIn(Body):
+    """An elapsed-time recurrence, anchored at its start."""
+
+    type: Literal["RATE"]
+    every_seconds: int = Field(ge=1, le=MAX_EVERY_SECONDS)
+    start_at: Instant | None = Field(
+        default=None, description="The anchor; the moment of creation by default."
+    )
+    end_at: Instant | None = Field(default=None, description="No occurrence at or after it.")
+
+
+class NowIn(Body):
+    """Due at once, ad hoc."""
+
+    type: Literal["NOW"]
+
+
+ScheduleIn: TypeAlias = Annotated[OnceIn | CronIn | RateIn | NowIn, Field(discriminator="type")]
+
+
+# --- jobs --------------------------------------------------------------------------------
+class TargetIn(Body):
+    """What a run calls: a registered target and a path below it, or a `url` that lies under one."""
+
+    type: Literal["HTTP"] = "HTTP"
+    target_id: TargetId | None = None
+    url: Annotated[str, StringConstraints(max_length=3072), AfterValidator(job_url)] | None = None
+    path: Annotated[str, AfterValidator(job_path)] | None = Field(
+        default=None, description="Appended to the target's base URL; a query may follow."
+    )
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
+    timeout_seconds: int = Field(default=30, ge=1, le=TIMEOUT_LIMIT)
+
+    @model_validator(mode="after")
+    def _one_address(self) -> TargetIn:
+        if (self.target_id is None) == (self.url is None):
+            raise PydanticCustomError("target", "needs either target_id or url")
+        if self.url is not None and self.path is not None:
+            raise PydanticCustomError("target", "takes a path only beside target_id; it is part of url")
+        return self
+
+
+class RetryIn(Body):
+    """Exponential backoff with full jitter."""
+
+    max_attempts: int = Field(default=3, ge=1, le=100)
+    initial_backoff_seconds: float = Field(default=10.0, ge=0, le=900)
+    max_backoff_seconds: float = Field(default=600.0, ge=0, le=900)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> RetryIn:
+        initial, most = self.initial_backoff_seconds, self.max_backoff_seconds
+        if initial > most:
+            raise PydanticCustomError(
+                "retry",
+                "initial_backoff_seconds ({initial}) is above max_backoff_seconds ({most})",
+                {"initial": f"{initial:g}", "most": f"{most:g}"},
+            )
+        return self
+
+
+class JobIn(Body):
+    """A job: what to call, when, and what to do if it fails."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "schedule": {"type": "CRON", "cron": "0 8 * * *", "time_zone": "America/New_York"},
+                    "target": {
+                        "url": "https://email.internal/v1/digests",
+                        "method": "POST",
+                        "timeout_seconds": 30,
+                    },
+                    "payload": {"user_id": 1001, "kind": "daily_digest"},
+                    "retry_policy": {
+                        "max_attempts": 5,
+                        "initial_backoff_seconds": 10,
+                        "max_backoff_seconds": 600,
+                    },
+                    "misfire_policy": "RUN_ONCE",
+                },
+                {
+                    "schedule": {
+                        "type": "ONCE",
+                        "run_at": "2026-09-28T09:00:00",
+                        "time_zone": "Europe/Berlin",
+                    },
+                    "target": {"type": "HTTP", "target_id": "tgt_reports_rollup", "path": "/v1/rollups"},
+                },
+            ]
+        }
+    )
+
+    schedule: ScheduleIn
+    target: TargetIn
+    payload: JsonValue = Field(
+        default=None,
+        description=f"The body of each call, as it was sent; at most {PAYLOAD_LIMIT} bytes of JSON.",
+    )
+    headers: dict[str, str] = Field(default={}, description="Added to each call.")
+    name: Name | None = None
+    key: Name | None = Field(default=None, description="Unique among the tenant's jobs.")
+    tags: list[Tag] = Field(default=[], max_length=20)
+    retry_policy: RetryIn = RetryIn()
+    priority: PriorityName = "DEFAULT"
+    dispatch_window_seconds: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_WINDOW_SECONDS,
+        description="The job starts anywhere in [scheduled time, scheduled time + window). The tenant's "
+        "default if absent; 0 is strict: only CRITICAL, inside the tenant's allowance.",
+    )
+    misfire_policy: Misfire = Misfire.RUN_ONCE
+    misfire_grace_seconds: int = Field(default=0, ge=0, le=366 * 86_400)
+    region_policy: Literal["HOME_ASYNC", "SINGLE_REGION"] | None = None
+
+    @field_validator("headers")
+    @classmethod
+    def _headers(cls, headers: dict[str, str]) -> dict[str, str]:
+        if faults := header_faults(headers):
+            raise PydanticCustomError("headers", "unusable headers", {"faults": faults})
+        return headers
+
+    @field_validator("tags")
+    @classmethod
+    def _tags(cls, tags: list[str]) -> list[str]:
+        if len(set(tags)) < len(tags):
+            raise PydanticCustomError("tags", "holds a tag twice")
+        return tags
+
+    @model_validator(mode="after")
+    def _strict(self) -> JobIn:
+        if self.dispatch_window_seconds == 0 and self.schedule.type != "NOW" and self.priority != "CRITICAL":
+            raise PydanticCustomError(
+                "strict",
+                "is strict, which only a CRITICAL job may be; give it a window of a second or more",
+                {"at": "dispatch_window_seconds"},
+            )
+        return self
+
+
+class JobPatch(Body):
+    """A JSON merge patch (RFC 7396) over the fields of a job. `null` takes a field away; a schedule
+    of another type, or a target given by `url`, replaces the old one as a whole."""
+
+    schedule: dict[str, JsonValue] | None = None
+    target: dict[str, JsonValue] | None = None
+    payload: JsonValue = None
+    headers: dict[str, str | None] | None = None
+    name: Name | None = None
+    key: Name | None = None
+    tags: list[Tag] | None = None
+    retry_policy: dict[str, JsonValue] | None = None
+    priority: PriorityName | None = None
+    dispatch_window_seconds: int | None = Field(default=None, ge=0, le=MAX_WINDOW_SECONDS)
+    misfire_policy: Misfire | None = None
+    misfire_grace_seconds: int | None = Field(default=None, ge=0)
+    region_policy: str | None = Field(default=None, description="Fixed for the job's life.")
+
+
+class TriggerIn(Body):
+    """A run by hand."""
+
+    payload: JsonValue = Field(default=None, description="Instead of the job's own payload, for this run.")
+
+
+class PreviewIn(Body):
+    """A schedule to try out."""
+
+    schedule: ScheduleIn
+    after: Moment | None = Field(
+        default=None,
+        description="The previous scheduled time; occurrences are strictly after it. Now, if absent.",
+    )
+    count: int = Field(default=10, ge=1, le=100)

@@ -1,0 +1,252 @@
+"""Problem documents (RFC 9457): every error this API answers with, and what becomes one.
+
+`Problem` is raised anywhere below a route. `of_exception` is the one table from the engine's
+errors to HTTP. Faults of a request are listed all at once, each with its place: `pointer`
+(RFC 6901, in the body), `parameter` (of the query) or `header`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from cells import ports
+from cells.contract import ErrorCode
+from cells.domain.faults import ScheduleError
+
+MEDIA_TYPE = "application/problem+json"
+#: Where the codes are explained; `type` is this with the code in lower case.
+TYPE_PREFIX = "urn:clockhouse:problem:"
+#: More faults than these help nobody.
+FAULTS_LIMIT = 100
+
+Fault = dict[str, str]
+
+_TITLES: dict[ErrorCode, str] = {
+    ErrorCode.MALFORMED: "The request could not be read",
+    ErrorCode.UNAUTHENTICATED: "The request is not authenticated",
+    ErrorCode.FORBIDDEN: "Not allowed",
+    ErrorCode.NOT_FOUND: "Not found",
+    ErrorCode.METHOD_NOT_ALLOWED: "The method is not allowed here",
+    ErrorCode.CONFLICT: "The current state does not allow it",
+    ErrorCode.RUN_UNDER_WAY: "A run began in the meantime",
+    ErrorCode.EPOCH_SUPERSEDED: "A newer claim exists",
+    ErrorCode.IDEMPOTENCY_IN_PROGRESS: "A request with this Idempotency-Key is still running",
+    ErrorCode.STRICT_ALLOWANCE_EXCEEDED: "The allowance for strict jobs is used up at that second",
+    ErrorCode.PRECONDITION_FAILED: "It was changed in the meantime",
+    ErrorCode.PAYLOAD_TOO_LARGE: "Too large",
+    ErrorCode.NOT_OWNER: "The tenant is not placed here",
+    ErrorCode.INVALID: "The request is not valid",
+    ErrorCode.TARGET_NOT_REGISTERED: "No approved target covers that address",
+    ErrorCode.TARGET_NOT_APPROVED: "The target is not approved",
+    ErrorCode.IDEMPOTENCY_KEY_REUSED: "The Idempotency-Key was used for another request",
+    ErrorCode.QUOTA_EXCEEDED: "Quota exceeded",
+    ErrorCode.UNAVAILABLE: "Temporarily unavailable",
+    ErrorCode.INTERNAL_ERROR: "Something went wrong here",
+}
+
+
+class Problem(Exception):
+    """An answer that is an error. `extra` are further members of the document."""
+
+    def __init__(
+        self,
+        status: int,
+        code: ErrorCode,
+        detail: str,
+        *,
+        errors: Iterable[Fault] = (),
+        extra: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ):
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = list(errors)
+        self.extra = dict(extra or {})
+        self.headers = dict(headers or {})
+
+    def response(self) -> Response:
+        """The answer."""
+        document: dict[str, Any] = {
+            "type": TYPE_PREFIX + self.code.value.lower().replace("_", "-"),
+            "title": _TITLES[self.code],
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code.value,
+        }
+        if self.errors:
+            document["errors"] = self.errors[:FAULTS_LIMIT]
+        document.update(self.extra)
+        return Response(
+            msgspec.json.encode(document), self.status, headers=self.headers, media_type=MEDIA_TYPE
+        )
+
+
+# --- the common ones ---------------------------------------------------------------------
+def malformed(detail: str) -> Problem:
+    """400: it cannot be read at all."""
+    return Problem(400, ErrorCode.MALFORMED, detail)
+
+
+def invalid(faults: Iterable[Fault], detail: str = "") -> Problem:
+    """422 with every fault."""
+    listed = list(faults)
+    if not detail:
+        detail = "1 fault" if len(listed) == 1 else f"{len(listed)} faults"
+        detail += "; see errors."
+    return Problem(422, ErrorCode.INVALID, detail, errors=listed)
+
+
+def not_found(what: str) -> Problem:
+    """404: absent, or somebody else's; the answer does not tell which."""
+    return Problem(404, ErrorCode.NOT_FOUND, f"There is no such {what}.")
+
+
+def conflict(detail: str, code: ErrorCode = ErrorCode.CONFLICT, **extra: Any) -> Problem:
+    """409."""
+    return Problem(409, code, detail, extra=extra)
+
+
+def too_large(detail: str) -> Problem:
+    """413."""
+    return Problem(413, ErrorCode.PAYLOAD_TOO_LARGE, detail)
+
+
+def key_reused() -> Problem:
+    """422: the same Idempotency-Key, another request."""
+    return Problem(
+        422,
+        ErrorCode.IDEMPOTENCY_KEY_REUSED,
+        "The first request with this key had another body; a new request needs a new key.",
+    )
+
+
+def unavailable(detail: str = "The cell's store cannot be reached right now.") -> Problem:
+    """503; worth another try."""
+    return Problem(503, ErrorCode.UNAVAILABLE, detail, headers={"Retry-After": "1"})
+
+
+# --- faults ------------------------------------------------------------------------------
+def body_fault(pointer: str, detail: str) -> Fault:
+    """A fault at a place of the body."""
+    return {"pointer": pointer, "detail": detail}
+
+
+def query_fault(name: str, detail: str) -> Fault:
+    """A fault of a query parameter."""
+    return {"parameter": name, "detail": detail}
+
+
+def header_fault(name: str, detail: str) -> Fault:
+    """A fault of a request header."""
+    return {"header": name, "detail": detail}
+
+
+def pointer_to(*parts: object) -> str:
+    """The JSON pointer of a path of member names and indexes."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def faults_of(error: ValidationError) -> list[tuple[tuple[int | str, ...], str]]:
+    """Places and sentences of what pydantic found."""
+    found: list[tuple[tuple[int | str, ...], str]] = []
+    for item in error.errors(include_url=False, include_input=False):
+        place = tuple(part for part in item["loc"] if not _is_tag(part))
+        kind, message, more = item["type"], item["msg"], item.get("ctx", {})
+        if kind in ("union_tag_invalid", "union_tag_not_found"):
+            place, message = (*place, "type"), _tag_message(more)
+        elif kind == "extra_forbidden":
+            message = "unknown field"
+        elif kind == "missing":
+            message = "is required"
+        elif kind == "headers":
+            found += [((*place, name) if name else place, text) for name, text in more["faults"]]
+            continue
+        elif "at" in more:  # a rule of a whole object that concerns one member
+            place = (*place, more["at"])
+        else:
+            message = message.removeprefix("Value error, ")
+            message = message[:1].lower() + message[1:]
+        found.append((place, message))
+    return found
+
+
+def _is_tag(part: int | str) -> bool:
+    # In a tagged union pydantic names the variant in the place, which the client never wrote.
+    return part in ("ONCE", "CRON", "RATE", "NOW")
+
+
+def _tag_message(context: Mapping[str, Any]) -> str:
+    expected = context.get("expected_tags")
+    return f"is one of {expected.replace(chr(39), '')}" if expected else "is required"
+
+
+def schedule_faults(error: ScheduleError) -> list[Fault]:
+    """The faults of a schedule."""
+    return [body_fault(pointer, detail) for pointer, detail in error.faults]
+
+
+# --- what becomes a problem --------------------------------------------------------------
+def of_exception(error: Exception) -> Problem | None:
+    """The problem an exception of the engine or the framework stands for; None if it is a bug."""
+    match error:
+        case Problem():
+            return error
+        case ports.NotOwner():
+            return Problem(421, ErrorCode.NOT_OWNER, str(error) or "The tenant is not placed here.")
+        case ports.AllowanceExceeded(nearest_available=nearest):
+            return conflict(
+                "The tenant's strict_jobs_per_second leaves no room at that second.",
+                ErrorCode.STRICT_ALLOWANCE_EXCEEDED,
+                nearest_available=f"{nearest:%Y-%m-%dT%H:%M:%SZ}" if nearest else None,
+            )
+        case ports.QuotaExceeded(scope=scope, limit=limit):
+            return Problem(
+                429,
+                ErrorCode.QUOTA_EXCEEDED,
+                _sentence(error),
+                extra={"scope": "tenant", "quota": scope, "limit": limit},
+                headers={"Retry-After": "60"},
+            )
+        case ports.KeyReused():
+            return key_reused()
+        case ports.Conflict():
+            return conflict(_sentence(error))
+        case ports.Terminal():
+            return Problem(422, ErrorCode.INVALID, _sentence(error))
+        case ports.Retryable():
+            return unavailable()
+        case HTTPException(status_code=status, headers=headers):
+            return _of_framework(status, dict(headers or {}))
+    return None
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error).strip() or "The current state does not allow it"
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
+def _of_framework(status: int, headers: dict[str, str]) -> Problem:
+    codes = {
+        401: ErrorCode.UNAUTHENTICATED,
+        403: ErrorCode.FORBIDDEN,
+        404: ErrorCode.NOT_FOUND,
+        405: ErrorCode.METHOD_NOT_ALLOWED,
+        413: ErrorCode.PAYLOAD_TOO_LARGE,
+    }
+    code = codes.get(status, ErrorCode.MALFORMED if status < 500 else ErrorCode.INTERNAL_ERROR)
+    detail = "There is nothing at this path." if status == 404 else f"{HTTPStatus(status).phrase}."
+    return Problem(status, code, detail, headers=headers)
+
+
+def internal_error() -> Problem:
+    """500: ours. Says nothing of the inside."""
+    return Problem(500, ErrorCode.INTERNAL_ERROR, "An unexpected error was logged.")

@@ -1,0 +1,79 @@
+"""The queries of lists and reads. Values arrive as text and are read as the type says."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+)
+
+from cells.api.pagination import CURSOR_LIMIT, DEFAULT_LIMIT, MAX_LIMIT
+from cells.api.texts import Moment, Name, Tag, Term
+from cells.domain.job import JobState
+from cells.domain.run import RunState
+
+
+class Query(BaseModel):
+    """The query of a request. Values arrive as text and are read as the type says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Page(Query):
+    """One page of a list."""
+
+    limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
+    cursor: str | None = Field(
+        default=None, max_length=CURSOR_LIMIT, description="`next_cursor` of the page before."
+    )
+
+
+class JobQuery(Page):
+    """Which jobs to list; all conditions hold."""
+
+    state: Literal["ACTIVE", "SCHEDULED", "PAUSED", "CANCELLED", "DONE", "COMPLETED"] | None = None
+    target: Term | None = None
+    tag: Tag | None = None
+    name_prefix: Name | None = None
+    due_from: Moment | None = None
+    due_until: Moment | None = None
+
+    def job_state(self) -> JobState | None:
+        """The state asked for, whichever of its two names was used."""
+        if self.state is None:
+            return None
+        shown = {"SCHEDULED": JobState.ACTIVE, "COMPLETED": JobState.DONE}
+        return shown.get(self.state) or JobState(self.state)
+
+
+class RunQuery(Page):
+    """Which runs to list, newest scheduled first; all conditions hold."""
+
+    job_id: Term | None = None
+    state: RunState | None = None
+    target: Term | None = None
+    scheduled_from: Moment | None = None
+    scheduled_until: Moment | None = None
+
+
+class TargetQuery(Page):
+    """Which targets to list."""
+
+    state: Literal["PENDING", "APPROVED", "DISABLED", "GONE"] | None = None
+
+
+class DlqQuery(Page):
+    """Which dead letters to list."""
+
+    target: Term | None = None
+    fingerprint: Term | None = None
+
+
+class StatsQuery(Query):
+    """Which minutes."""
+
+    since: Moment | None = Field(default=None, description="An hour ago, if absent.")
+    until: Moment | None = Field(default=None, description="Now, if absent.")

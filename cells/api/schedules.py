@@ -1,0 +1,53 @@
+"""Schedules: what would happen when."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from cells.api import building, shapes
+from cells.api.documents import instant
+from cells.api.models import PreviewIn
+from cells.api.problems import invalid, schedule_faults
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.contract import Scope
+from cells.domain.faults import ScheduleError
+from cells.domain.schedule import normalise, preview, transitions
+
+routes = Routes("Schedules")
+
+
+@routes.add(
+    "POST",
+    "/v1/schedules:preview",
+    Rule(scope=Scope.JOBS_READ, also=building.more_schedule_faults),
+    answers={200: ("The next occurrences, and the next two jumps of the zone's clock.", shapes.Preview)},
+)
+async def preview_schedule(call: Call, body: PreviewIn) -> Response:
+    """Preview a schedule: its occurrences after an instant, and what daylight saving does to them."""
+    now = call.services.now()
+    after = body.after or now
+    schedule = building.to_schedule(body.schedule)
+    try:
+        # Checked as a creation would be, then walked from wherever the caller asks.
+        normalise(schedule, now)
+        found = preview(schedule, after, body.count)
+        jumps = transitions(schedule.time_zone, after) if schedule.time_zone is not None else []
+    except ScheduleError as error:
+        raise invalid(schedule_faults(error)) from None
+    return answer(
+        {
+            "occurrences": [
+                {"at": instant(item.at), "local": item.local, "note": item.note} for item in found
+            ],
+            "transitions": [
+                {
+                    "at": instant(jump.at),
+                    "from_offset": jump.from_offset,
+                    "to_offset": jump.to_offset,
+                    "kind": jump.kind,
+                    "local": jump.local,
+                }
+                for jump in jumps
+            ],
+        }
+    )

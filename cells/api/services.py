@@ -1,0 +1,78 @@
+"""What the routes work with: one object per application."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+from cells.api.creation import Creator
+from cells.api.feed import QueueFeed
+from cells.api.idempotency import InFlight
+from cells.api.known_targets import KnownTargets
+from cells.api.placements import Placements
+from cells.config import Settings
+from cells.domain import ids
+from cells.observability.metrics import SIZE_BUCKETS, Metrics
+from cells.ports import Clock, Queue, Secrets, Store
+
+
+class Host(Protocol):
+    """This process's incarnation (`execution.host_agent.HostAgent`)."""
+
+    @property
+    def host_id(self) -> int: ...
+
+
+class Services:
+    """Store, queue and everything this API keeps in memory."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        queue: Queue,
+        secrets: Secrets,
+        settings: Settings,
+        clock: Clock,
+        metrics: Metrics,
+        host: Host,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ):
+        self.store = store
+        self.queue = queue
+        self.secrets = secrets
+        self.settings = settings
+        self.clock = clock
+        self.host = host
+        self.entropy = entropy
+        self.placements = Placements(store, clock, cell=settings.cell_name)
+        self.targets = KnownTargets(store, clock)
+        self.in_flight = InFlight()
+        self.requests = metrics.histogram(
+            "cell_api_request_seconds", "From the authenticated request to its answer", ("route", "method")
+        )
+        self.feed = QueueFeed(
+            queue,
+            metrics.counter(
+                "cell_api_queue_missed_total", "Members the queue could not be told of; the sweeps add them"
+            ),
+        )
+        self.creator = Creator(
+            store,
+            lambda: host.host_id,
+            metrics.histogram(
+                "cell_api_create_batch_jobs", "Jobs in one group commit of creations", buckets=SIZE_BUCKETS
+            ),
+        )
+
+    def now(self) -> datetime:
+        """The wall clock."""
+        ms = self.clock.now_ms()
+        return datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000)
+
+    def fresh_id(self) -> uuid.UUID:
+        """A new id that sorts by time."""
+        return ids.fresh_id(now_ms=self.clock.now_ms(), entropy=self.entropy(10))

@@ -1,0 +1,76 @@
+"""Statistics: a tenant's runs, minute by minute, with how late they started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import Query
+from starlette.responses import Response
+
+from cells.api import shapes
+from cells.api.documents import instant
+from cells.api.problems import invalid, query_fault
+from cells.api.queries import StatsQuery
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.contract import Scope
+from cells.ports import LAG_BOUNDS_MS
+
+routes = Routes("Statistics")
+
+_SPAN = timedelta(hours=1)
+_LONGEST = timedelta(days=7)
+_COUNTS = ("started", "succeeded", "failed", "retried", "cancelled", "skipped")
+
+
+@routes.add(
+    "GET",
+    "/v1/stats",
+    Rule(scope=Scope.JOBS_READ),
+    answers={200: ("The minutes.", shapes.Stats)},
+)
+async def read_stats(call: Call, query: Annotated[StatsQuery, Query()]) -> Response:
+    """Read the statistics of at most seven days, per minute. Minutes without runs are left out."""
+    until = query.until or call.services.now()
+    since = query.since or until - _SPAN
+    if since >= until:
+        raise invalid([query_fault("since", "must lie before until")])
+    if until - since > _LONGEST:
+        raise invalid([query_fault("since", "lies more than 7 days before until")])
+    rows = await call.services.store.stats(call.tenant_id, since=since, until=until)
+    return answer(
+        {
+            "since": instant(since),
+            "until": instant(until),
+            "minutes": [{"minute": instant(row["minute"])} | _figures([row]) for row in rows],  # type: ignore[arg-type]
+            "total": {"minute": instant(since)} | _figures(rows),
+        }
+    )
+
+
+def _figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    shown: dict[str, Any] = {name: sum(row[name] for row in rows) for name in _COUNTS}
+    counts = [sum(column) for column in zip(*(row["lag_le"] for row in rows), strict=True)]
+    most = max((row["lag_max_ms"] for row in rows), default=0)
+    observed = sum(counts)
+    shown["lag_p50_ms"] = quantile(counts, 0.50, most)
+    shown["lag_p99_ms"] = quantile(counts, 0.99, most)
+    shown["lag_max_ms"] = most if observed else None
+    shown["lag_mean_ms"] = round(sum(row["lag_sum_ms"] for row in rows) / observed, 3) if observed else None
+    return shown
+
+
+def quantile(counts: Sequence[int], q: float, most: int) -> float | None:
+    """A quantile from a histogram with one count per bound of `LAG_BOUNDS_MS` and one for the rest,
+    straight lines between the bounds; never above the largest value seen. None without values."""
+    total = sum(counts)
+    if total == 0:
+        return None
+    rank, below, lower = q * total, 0, 0.0
+    for count, bound in zip(counts, (*LAG_BOUNDS_MS, max(most, LAG_BOUNDS_MS[-1])), strict=True):
+        if count and below + count >= rank:
+            return round(min(lower + (bound - lower) * (rank - below) / count, float(most)), 3)
+        below += count
+        lower = float(bound)
+    return float(most)
