@@ -1,0 +1,1 @@
+"""The store of a cell: PostgreSQL is the truth. Entry points: `PostgresStore`, `migrate`."""

@@ -1,0 +1,41 @@
+"""What every part of the store stands on: the database, the journal, the fence of a tenant."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from cells.ports import Fence, NotOwner, TenantConfig
+from cells.store.database import Connection, Database, fetch_one
+from cells.store.definitions import DefinitionCache
+from cells.store.journal import Entry, Journal
+
+
+class StoreBase:
+    """State shared by the parts of `PostgresStore`."""
+
+    def __init__(self, database: Database, *, cell_name: str) -> None:
+        self._database = database
+        self._cell_name = cell_name
+        self._journal = Journal()
+        self._definitions = DefinitionCache()
+        self._host_name = cell_name  # of the incarnation registered through this store
+
+    @asynccontextmanager
+    async def _write(self, fence: Fence, host_id: int) -> AsyncIterator[tuple[Connection, Entry]]:
+        """A transaction that writes for one tenant: fenced first, journalled last."""
+        async with self._database.transaction() as connection:
+            await fenced(connection, fence)
+            entry = Entry()
+            yield connection, entry
+            await self._journal.append(connection, host_id, entry)
+
+
+async def fenced(connection: Connection, fence: Fence) -> TenantConfig:
+    """The tenant's configuration, or `NotOwner` where the fence does not hold."""
+    row = await fetch_one(connection, "tenant_fence", {"tenant": fence.tenant_id, "epoch": fence.epoch})
+    if row is None:
+        raise NotOwner(f"tenant {fence.tenant_id} is not active here under epoch {fence.epoch}")
+    return msgspec.json.decode(row[0], type=TenantConfig)

@@ -1,0 +1,265 @@
+"""How attempts end: completed by their holder, given back, or taken from the dead."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+
+from cells.domain.outcome import fingerprint
+from cells.domain.run import POISON_DEATHS
+from cells.ports import Applied, Claim, Completion, Member
+from cells.store.arrays import (
+    datetime_to_ms,
+    from_datetime,
+    from_datetime_or_none,
+    from_ms,
+    instants,
+    int2s,
+    int4s,
+    int8s,
+    jsons,
+    texts,
+    uuids,
+)
+from cells.store.base import StoreBase
+from cells.store.database import Connection, Row, fetch_all, run
+from cells.store.journal import RELEASED, Entry, seconds
+
+_encode = msgspec.json.Encoder().encode
+POISON = "POISON"
+
+
+def run_generation(series: int, attempt: int) -> int:
+    """`Member.generation` of a waiting run."""
+    return series * 65536 + attempt
+
+
+class Completions(StoreBase):
+    """`complete`, `release` and `reap`."""
+
+    async def complete(self, completions: Sequence[Completion], *, host_id: int) -> Applied:
+        """See `ports.Store.complete`."""
+        if not completions:
+            return Applied(applied=(), retries=())
+        applied = [False] * len(completions)
+        retries: list[Member] = []
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(connection, "complete_runs", _outcomes(completions))
+            if not rows:
+                return Applied(applied=applied, retries=())
+            entry = Entry()
+            dead: list[tuple[Completion, Row]] = []
+            gone: dict[tuple[uuid.UUID, str], None] = {}
+            for row in rows:
+                i, state, attempt, series, priority, shard = row
+                c = completions[i - 1]
+                key = c.key
+                applied[i - 1] = True
+                lag = c.first_attempt_lag_ms
+                entry.ended(
+                    c.tenant_id.hex,
+                    key.parent_id.hex,
+                    int(key.scheduled_for.timestamp()),
+                    key.ordinal,
+                    c.epoch,
+                    state,
+                    lag_ms=-1 if lag is None else lag,
+                    egress_bytes=c.egress_bytes,
+                    region_policy=c.region_policy,
+                )
+                if state == "RETRY_WAIT" and c.timer_at is not None:
+                    retries.append(
+                        Member(
+                            tenant_id=c.tenant_id,
+                            parent_id=key.parent_id,
+                            scheduled_for=int(key.scheduled_for.timestamp()),
+                            ordinal=key.ordinal,
+                            is_run=True,
+                            generation=run_generation(series, attempt),
+                            priority=priority,
+                            due_ms=datetime_to_ms(c.timer_at),
+                            shard=shard,
+                        )
+                    )
+                elif state in ("FAILED", "UNKNOWN"):
+                    dead.append((c, row))
+                if c.target_gone and c.target_id is not None:
+                    gone[c.tenant_id, c.target_id] = None
+            if gone:
+                await self._mark_gone(connection, list(gone), entry)
+            async with connection.pipeline():
+                if dead:
+                    await run(connection, "complete_dead", _dead(dead))
+                await self._journal.append(connection, host_id, entry)
+                await connection.commit()
+        return Applied(applied=applied, retries=retries)
+
+    async def _mark_gone(
+        self, connection: Connection, gone: list[tuple[uuid.UUID, str]], entry: Entry
+    ) -> None:
+        gone.sort()  # one order for all, so that two batches never wait for each other
+        for tenant, target in gone:
+            parameters = {"tenants": uuids([tenant]), "targets": texts([target])}
+            for _, _, version in await fetch_all(connection, "complete_gone", parameters):
+                entry.intent(tenant, "target.gone", target, version - 1, version)
+
+    async def release(self, claims: Sequence[Claim], *, host_id: int) -> Sequence[Member]:
+        """See `ports.Store.release`."""
+        if not claims:
+            return []
+        members: list[Member] = []
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(
+                connection,
+                "release_runs",
+                {
+                    "tenants": uuids([c.tenant_id for c in claims]),
+                    "parents": uuids([c.key.parent_id for c in claims]),
+                    "instants": instants([from_datetime(c.key.scheduled_for) for c in claims]),
+                    "ordinals": int4s([c.key.ordinal for c in claims]),
+                    "epochs": int8s([c.epoch for c in claims]),
+                },
+            )
+            if not rows:
+                return []
+            entry = Entry()
+            for i, state, attempt, timer_at in rows:
+                c = claims[i - 1]
+                at = seconds(c.key.scheduled_for)
+                entry.ended(
+                    c.tenant_id.hex,
+                    c.key.parent_id.hex,
+                    at,
+                    c.key.ordinal,
+                    c.epoch,
+                    RELEASED if state == "RETRY_WAIT" else state,
+                    attempts=0,
+                    region_policy=c.definition.region_policy,
+                )
+                if timer_at is not None:
+                    members.append(
+                        Member(
+                            tenant_id=c.tenant_id,
+                            parent_id=c.key.parent_id,
+                            scheduled_for=at,
+                            ordinal=c.key.ordinal,
+                            is_run=True,
+                            generation=run_generation(c.series, attempt),
+                            priority=c.priority,
+                            due_ms=datetime_to_ms(timer_at),
+                            shard=c.shard,
+                        )
+                    )
+            await self._journal.append(connection, host_id, entry)
+        return members
+
+    async def reap(self, *, host_id: int, limit: int = 1000) -> Sequence[Member]:
+        """See `ports.Store.reap`."""
+        members: list[Member] = []
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(connection, "reap_runs", {"limit": limit, "poison_deaths": POISON_DEATHS})
+            await run(connection, "hosts_bury")
+            if not rows:
+                return []
+            entry = Entry()
+            poisoned: list[Row] = []
+            for row in rows:
+                (
+                    tenant,
+                    parent,
+                    at,
+                    ordinal,
+                    state,
+                    epoch,
+                    series,
+                    attempt,
+                    priority,
+                    shard,
+                    timer_at,
+                    _,
+                    policy,
+                ) = row
+                entry.ended(
+                    tenant.hex,
+                    parent.hex,
+                    seconds(at),
+                    ordinal,
+                    epoch,
+                    state,
+                    region_policy=policy or "HOME_ASYNC",
+                )
+                if state == "FAILED":
+                    poisoned.append(row)
+                elif timer_at is not None:
+                    members.append(
+                        Member(
+                            tenant_id=tenant,
+                            parent_id=parent,
+                            scheduled_for=seconds(at),
+                            ordinal=ordinal,
+                            is_run=True,
+                            generation=run_generation(series, attempt),
+                            priority=priority,
+                            due_ms=datetime_to_ms(timer_at),
+                            shard=shard,
+                        )
+                    )
+            if poisoned:
+                await run(connection, "complete_dead", _poisoned(poisoned))
+            await self._journal.append(connection, host_id, entry)
+        return members
+
+
+def _outcomes(completions: Sequence[Completion]) -> dict[str, object]:
+    return {
+        "tenants": uuids([c.tenant_id for c in completions]),
+        "parents": uuids([c.key.parent_id for c in completions]),
+        "instants": instants([from_datetime(c.key.scheduled_for) for c in completions]),
+        "ordinals": int4s([c.key.ordinal for c in completions]),
+        "epochs": int8s([c.epoch for c in completions]),
+        "states": texts([c.state for c in completions]),
+        "timers": instants([from_datetime_or_none(c.timer_at) for c in completions]),
+        "started": instants([None if c.started_ms is None else from_ms(c.started_ms) for c in completions]),
+        "finished": instants([from_ms(c.finished_ms) if c.finished_ms else None for c in completions]),
+        "statuses": int2s([c.attempt.status for c in completions]),
+        "reasons": texts([c.reason for c in completions]),
+        "attempts": jsons([_encode(c.attempt) for c in completions]),
+    }
+
+
+def _dead(dead: Sequence[tuple[Completion, Row]]) -> dict[str, object]:
+    return {
+        "tenants": uuids([c.tenant_id for c, _ in dead]),
+        "parents": uuids([c.key.parent_id for c, _ in dead]),
+        "instants": instants([from_datetime(c.key.scheduled_for) for c, _ in dead]),
+        "ordinals": int4s([c.key.ordinal for c, _ in dead]),
+        "series": int4s([row[3] for _, row in dead]),
+        "fingerprints": texts([_fingerprint(c) for c, _ in dead]),
+        "reasons": texts([row[1] for _, row in dead]),
+        "targets": texts([c.target_id for c, _ in dead]),
+        "statuses": int2s([c.attempt.status for c, _ in dead]),
+        "errors": texts([c.attempt.error for c, _ in dead]),
+        "attempts": int4s([row[2] for _, row in dead]),
+    }
+
+
+def _fingerprint(c: Completion) -> str:
+    return c.fingerprint or fingerprint(c.target_id or "", c.attempt.status, c.attempt.error)
+
+
+def _poisoned(rows: Sequence[Row]) -> dict[str, object]:
+    return {
+        "tenants": uuids([row[0] for row in rows]),
+        "parents": uuids([row[1] for row in rows]),
+        "instants": instants([from_datetime(row[2]) for row in rows]),
+        "ordinals": int4s([row[3] for row in rows]),
+        "series": int4s([row[6] for row in rows]),
+        "fingerprints": texts([fingerprint(row[11] or "", None, POISON.lower()) for row in rows]),
+        "reasons": texts([POISON for _ in rows]),
+        "targets": texts([row[11] for row in rows]),
+        "statuses": int2s([None for _ in rows]),
+        "errors": texts(["its executors died with it" for _ in rows]),
+        "attempts": int4s([row[7] for row in rows]),
+    }

@@ -1,0 +1,136 @@
+"""Connections: their settings, transactions, and what their errors mean.
+
+Every statement of the store is a keyed lookup that drives index probes. Connections say so to
+the planner, and keep generic plans: a fresh partition without statistics must not turn a claim
+into sequential scans.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor, errors
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
+
+from cells.ports import LeaseLost, Retryable, Terminal
+from cells.store import arrays
+from cells.store.queries import QUERIES
+
+Row = tuple[Any, ...]
+Connection = AsyncConnection[Row]
+
+_SETTINGS = {
+    "timezone": "UTC",
+    "statement_timeout": "20s",
+    "transaction_timeout": "30s",
+    "idle_in_transaction_session_timeout": "10s",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+
+_PASSING = (
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
+    errors.ReadOnlySqlTransaction,
+    errors.TransactionTimeout,
+    errors.IdleInTransactionSessionTimeout,
+)
+
+
+class Database:
+    """A pool of connections to one cell's PostgreSQL."""
+
+    def __init__(self, url: str, *, pool_size: int, application_name: str) -> None:
+        options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            url,
+            min_size=min(2, pool_size),
+            max_size=pool_size,
+            open=False,
+            timeout=5.0,
+            kwargs={
+                "options": options,
+                "application_name": application_name,
+                "prepare_threshold": 0,
+                "connect_timeout": 5,
+            },
+            configure=_configure,
+        )
+
+    async def open(self) -> Self:
+        """Connect. `Retryable` if the engine does not answer."""
+        with mapped_errors():
+            await self._pool.open(wait=True, timeout=10.0)
+        return self
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection; its transaction is committed on a clean exit, else rolled back."""
+        with mapped_errors():
+            async with self._pool.connection() as connection:
+                yield connection
+
+
+async def _configure(connection: Connection) -> None:
+    arrays.register(connection.adapters)
+    connection.prepared_max = 500
+
+
+class mapped_errors:
+    """Turns what PostgreSQL says into the engine's own errors; knows nothing of constraints
+    that mean something, those are caught where they are expected."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, errors.NotNullViolation) and error.diag.column_name == "epoch":
+            raise LeaseLost("the lease of this host or cell has ended") from error
+        if isinstance(error, (*_PASSING, PoolTimeout, PoolClosed, TooManyRequests)):
+            raise Retryable(str(error)) from error
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            raise Retryable(str(error)) from error
+        if isinstance(error, asyncio.TimeoutError | OSError):
+            raise Retryable(str(error)) from error
+
+
+async def run(
+    connection: Connection, name: str, parameters: Mapping[str, object] | None = None
+) -> AsyncCursor[Row]:
+    """Execute a named statement, prepared, with binary results."""
+    return await connection.execute(QUERIES[name], parameters, prepare=True, binary=True)
+
+
+async def fetch_all(
+    connection: Connection, name: str, parameters: Mapping[str, object] | None = None
+) -> list[Row]:
+    """All rows of a named statement."""
+    return await (await run(connection, name, parameters)).fetchall()
+
+
+async def fetch_row(connection: Connection, name: str, parameters: Mapping[str, object] | None = None) -> Row:
+    """The row of a named statement that always has one."""
+    row = await fetch_one(connection, name, parameters)
+    if row is None:
+        raise Terminal(f"{name} found nothing")
+    return row
+
+
+async def fetch_one(
+    connection: Connection, name: str, parameters: Mapping[str, object] | None = None
+) -> Row | None:
+    """The first row of a named statement."""
+    return await (await run(connection, name, parameters)).fetchone()

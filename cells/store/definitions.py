@@ -1,0 +1,55 @@
+"""Decoded definitions of recurring jobs, kept because every occurrence needs them again.
+
+Versions are immutable, so an entry is never wrong. One-shot jobs are not kept: nobody asks for
+them twice. Bounded by entries and by payload bytes; the oldest go first.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import msgspec
+
+from cells.domain.job import JobDefinition, ScheduleType
+
+Key = tuple[uuid.UUID, uuid.UUID, int]  # tenant, job, version
+Version = tuple[JobDefinition, bytes | None]  # with its payload
+
+_decode = msgspec.json.Decoder(JobDefinition).decode
+_encode = msgspec.json.Encoder().encode
+_RECURRING = (ScheduleType.CRON, ScheduleType.RATE)
+
+
+def decode_definition(stored: bytes) -> JobDefinition:
+    """From `job_versions.definition`."""
+    return _decode(stored)
+
+
+def encode_definition(definition: JobDefinition) -> bytes:
+    """For `job_versions.definition`."""
+    return _encode(definition)
+
+
+class DefinitionCache:
+    """At most `entries` versions with at most `payload_bytes` of payloads."""
+
+    def __init__(self, *, entries: int = 50_000, payload_bytes: int = 32 << 20) -> None:
+        self._entries = entries
+        self._payload_bytes = payload_bytes
+        self._held = 0
+        self._versions: dict[Key, Version] = {}
+
+    def get(self, key: Key) -> Version | None:
+        """The version, if it is kept."""
+        return self._versions.get(key)
+
+    def put(self, key: Key, stored: bytes, payload: bytes | None) -> Version:
+        """Decode a stored version and keep it if it may be asked for again."""
+        version = (_decode(stored), payload)
+        if version[0].schedule.type in _RECURRING and key not in self._versions:
+            self._versions[key] = version
+            self._held += len(payload or b"")
+            while len(self._versions) > self._entries or self._held > self._payload_bytes:
+                _, dropped = self._versions.pop(next(iter(self._versions)))
+                self._held -= len(dropped or b"")
+        return version

@@ -1,0 +1,101 @@
+"""What a transaction did, gathered while it does it and appended as its last statement."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections import defaultdict
+from datetime import datetime
+
+import msgspec
+
+from cells.contract import Metric
+from cells.domain.run import TERMINAL
+from cells.ports import JournalBody
+from cells.store.database import Connection, run
+
+_TERMINAL = frozenset(state.value for state in TERMINAL) - {"SKIPPED"}
+#: What a released claim is called in `finished`: it ended without an attempt.
+RELEASED = "RELEASED"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Entry:
+    """One journal row in the making."""
+
+    __slots__ = ("_counts", "claimed", "finished", "intents")
+
+    def __init__(self) -> None:
+        self._counts: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self.claimed: list[tuple[str, str, int, int, int]] = []
+        self.finished: list[tuple[str, str, int, int, int, str, int]] = []
+        self.intents: list[tuple[str, str, str, int, int]] = []
+
+    def count(self, tenant: str, metric: Metric, region_policy: str, quantity: int) -> None:
+        """Meter something, in the transaction that makes it true."""
+        if quantity:
+            self._counts[tenant, metric.value, region_policy] += quantity
+
+    def ended(
+        self,
+        tenant: str,
+        parent: str,
+        scheduled_s: int,
+        ordinal: int,
+        epoch: int,
+        state: str,
+        *,
+        lag_ms: int = -1,
+        attempts: int = 1,
+        egress_bytes: int = 0,
+        region_policy: str,
+    ) -> None:
+        """An attempt ended, or a waiting run was cancelled (`attempts=0`)."""
+        self.finished.append((tenant, parent, scheduled_s, ordinal, epoch, state, lag_ms))
+        counts = self._counts
+        if state in _TERMINAL:
+            counts[tenant, "job_runs", region_policy] += 1
+        if attempts:
+            counts[tenant, "run_attempts", region_policy] += attempts
+        if egress_bytes:
+            counts[tenant, "egress_bytes", region_policy] += egress_bytes
+
+    def skipped(self, tenant: uuid.UUID, parent: uuid.UUID, at: datetime, epoch: int) -> None:
+        """An occurrence that deliberately did not run. Nothing ran, so nothing is metered."""
+        self.finished.append((tenant.hex, parent.hex, seconds(at), 0, epoch, "SKIPPED", -1))
+
+    def intent(self, tenant: uuid.UUID, verb: str, name: str, base: int, made: int) -> None:
+        """Somebody's decision: what it was based on and what it made."""
+        self.intents.append((tenant.hex, verb, name, base, made))
+
+    def body(self) -> bytes:
+        """The row's body."""
+        return _encode(
+            JournalBody(
+                counts=[(*key, quantity) for key, quantity in self._counts.items()],
+                claimed=self.claimed,
+                finished=self.finished,
+                intents=self.intents,
+            )
+        )
+
+
+class Journal:
+    """Appends rows; numbers them strictly upwards for this process."""
+
+    def __init__(self) -> None:
+        self._sequence = itertools.count(1)
+
+    async def append(self, connection: Connection, host_id: int, entry: Entry) -> None:
+        """Append `entry`; the transaction fails where the host's or cell's lease has ended."""
+        await run(
+            connection,
+            "journal_append",
+            {"host": host_id, "seq": next(self._sequence), "body": entry.body()},
+        )
+
+
+def seconds(at: datetime) -> int:
+    """Whole seconds since 1970, as the journal and members name instants."""
+    return int(at.timestamp())

@@ -1,0 +1,56 @@
+"""The store on PostgreSQL: `ports.Store`, one module per concern."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from cells.ports import Store, Terminal
+from cells.store.claim import Claims
+from cells.store.complete import Completions
+from cells.store.create import Creation
+from cells.store.database import Database, fetch_one, run
+from cells.store.due import DueWork
+from cells.store.hosts import Hosts
+from cells.store.jobs import Jobs
+from cells.store.meters import Meters
+from cells.store.runs import Runs
+from cells.store.stats import Stats
+from cells.store.targets import Targets
+from cells.store.tenants import Tenants
+from cells.store.upkeep import Upkeep
+
+
+class PostgresStore(
+    Tenants, Hosts, Creation, Jobs, DueWork, Claims, Completions, Runs, Targets, Stats, Meters, Upkeep
+):
+    """One cell's truth. `open` before use, on a migrated database."""
+
+    def __init__(self, url: str, *, cell_name: str, pool_size: int = 10) -> None:
+        database = Database(url, pool_size=pool_size, application_name=f"clockhouse {cell_name}")
+        super().__init__(database, cell_name=cell_name)
+
+    async def open(self) -> Self:
+        """Connect, and see that this database belongs to this cell. `Terminal` if it does not."""
+        await self._database.open()
+        async with self._database.transaction() as connection:
+            await run(connection, "cell_insert", {"name": self._cell_name})
+            row = await fetch_one(connection, "cell_name")
+        if row is None or row[0] != self._cell_name:
+            await self.close()
+            raise Terminal(f"this database belongs to cell {None if row is None else row[0]}")
+        return self
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+
+def _conforms(store: PostgresStore) -> Store:
+    """Checked by mypy: every method of the protocol is there, with its signature."""
+    return store

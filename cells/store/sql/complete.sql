@@ -1,0 +1,93 @@
+-- name: complete_runs
+-- Ends attempts (tenant_id, parent, instant, ordinal) that are still RUNNING under the epoch they
+-- were claimed with, where the tenant is still placed here: the outcome of a call that was made is
+-- a fact, so only SEALED and MOVED refuse it. A cancel that was asked for meanwhile turns success
+-- into SUCCEEDED_AFTER_CANCEL and a retry into CANCELLED.
+UPDATE runs r
+SET state = CASE WHEN NOT r.cancel_requested THEN c.state
+                 WHEN c.state = 'SUCCEEDED' THEN 'SUCCEEDED_AFTER_CANCEL'
+                 WHEN c.state = 'RETRY_WAIT' THEN 'CANCELLED'
+                 ELSE c.state END,
+    timer_at = CASE WHEN c.state = 'RETRY_WAIT' AND NOT r.cancel_requested THEN c.timer_at END,
+    finished_at = CASE WHEN c.state <> 'RETRY_WAIT' OR r.cancel_requested THEN coalesce(c.finished_at, clock_timestamp()) END,
+    lease_expires_at = NULL,
+    started_at = c.started_at, http_status = c.http_status, reason = c.reason,
+    attempts = r.attempts || c.attempt
+FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
+            %(epochs)s::bigint[], %(states)s::text[], %(timers)s::timestamptz[], %(started)s::timestamptz[],
+            %(finished)s::timestamptz[], %(statuses)s::smallint[], %(reasons)s::text[], %(attempts)s::jsonb[])
+     WITH ORDINALITY AS c (tenant_id, parent_id, scheduled_for, ordinal, epoch, state, timer_at, started_at, finished_at,
+                           http_status, reason, attempt, i),
+     tenants t
+WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
+  AND r.scheduled_for = c.scheduled_for AND r.ordinal = c.ordinal
+  AND r.state = 'RUNNING' AND r.epoch = c.epoch
+  AND t.tenant_id = c.tenant_id AND t.state IN ('ACTIVE', 'BARRIER', 'SUSPENDED')
+RETURNING c.i::int, r.state, r.attempt, r.series, r.priority, r.shard;
+
+-- name: complete_dead
+-- Runs that ended FAILED or UNKNOWN wait in the DLQ (tenant_id, parent, instant, ordinal, series).
+INSERT INTO dlq (tenant_id, parent_id, scheduled_for, ordinal, series, fingerprint, reason, target_id, http_status,
+                 error, attempt)
+SELECT tenant_id, parent_id, scheduled_for, ordinal, series, fingerprint, reason, target_id, http_status, error, attempt
+FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
+            %(series)s::int[], %(fingerprints)s::text[], %(reasons)s::text[], %(targets)s::text[],
+            %(statuses)s::smallint[], %(errors)s::text[], %(attempts)s::int[])
+     AS d (tenant_id, parent_id, scheduled_for, ordinal, series, fingerprint, reason, target_id, http_status, error, attempt);
+
+-- name: complete_gone
+-- Targets (tenant_id, target) that said 410.
+UPDATE targets t SET state = 'GONE', version = t.version + 1, updated_at = now()
+FROM unnest(%(tenants)s::uuid[], %(targets)s::text[]) AS g (tenant_id, target_id)
+WHERE t.tenant_id = g.tenant_id AND t.target_id = g.target_id AND t.state = 'APPROVED'
+RETURNING t.tenant_id, t.target_id, t.version;
+
+-- name: release_runs
+-- Claims given back uncalled (tenant_id, parent, instant, ordinal): due now, the attempt not counted.
+UPDATE runs r
+SET state = CASE WHEN r.cancel_requested THEN 'CANCELLED' ELSE 'RETRY_WAIT' END,
+    timer_at = CASE WHEN NOT r.cancel_requested THEN clock_timestamp() END,
+    finished_at = CASE WHEN r.cancel_requested THEN clock_timestamp() END,
+    lease_expires_at = NULL, attempt = r.attempt - 1
+FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
+            %(epochs)s::bigint[]) WITH ORDINALITY AS c (tenant_id, parent_id, scheduled_for, ordinal, epoch, i),
+     tenants t
+WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
+  AND r.scheduled_for = c.scheduled_for AND r.ordinal = c.ordinal
+  AND r.state = 'RUNNING' AND r.epoch = c.epoch
+  AND t.tenant_id = c.tenant_id AND t.state IN ('ACTIVE', 'BARRIER', 'SUSPENDED')
+RETURNING c.i::int, r.state, r.attempt, r.timer_at;
+
+-- name: reap_runs
+-- Runs of hosts whose lease has ended, and runs whose own lease ended 5 s ago (tenant_id is read,
+-- any active tenant): the attempt is LOST and costs nothing, the run is due now; poison after too
+-- many deaths; cancelled where that was asked for.
+WITH lost AS (
+    SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, h.name,
+           CASE WHEN r.cancel_requested THEN 'CANCELLED'
+                WHEN r.deaths + 1 >= %(poison_deaths)s THEN 'FAILED'
+                ELSE 'RETRY_WAIT' END AS becomes
+    FROM hosts h
+    JOIN runs r ON r.host_id = h.host_id AND r.lease_expires_at IS NOT NULL
+    JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
+    WHERE h.state = 'LIVE' AND r.state = 'RUNNING'
+      AND (h.lease_expires_at < clock_timestamp()
+           OR r.lease_expires_at < clock_timestamp() - interval '5 seconds')
+    LIMIT %(limit)s
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+)
+UPDATE runs r
+SET state = lost.becomes, deaths = r.deaths + 1, attempt = greatest(r.attempt - 1, 0), lease_expires_at = NULL,
+    timer_at = CASE WHEN lost.becomes = 'RETRY_WAIT' THEN clock_timestamp() END,
+    finished_at = CASE WHEN lost.becomes <> 'RETRY_WAIT' THEN clock_timestamp() END,
+    reason = CASE WHEN lost.becomes = 'FAILED' THEN 'poison' END,
+    attempts = r.attempts || jsonb_build_object(
+        'number', r.attempt, 'epoch', r.epoch, 'outcome', 'LOST', 'host', lost.name, 'error', 'executor lost',
+        'claimed_at', to_char(r.claimed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+        'finished_at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
+FROM lost
+WHERE r.tenant_id = lost.tenant_id AND r.parent_id = lost.parent_id
+  AND r.scheduled_for = lost.scheduled_for AND r.ordinal = lost.ordinal
+RETURNING r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.state, r.epoch, r.series, r.attempt, r.priority,
+          r.shard, r.timer_at, r.target_id, (SELECT j.region_policy FROM jobs j
+                                             WHERE j.tenant_id = r.tenant_id AND j.job_id = r.parent_id);

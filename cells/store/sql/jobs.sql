@@ -1,0 +1,204 @@
+-- name: job_get
+-- One job with its current definition (tenant_id, job).
+SELECT job_id, shard, state, version, window_ms, offset_ms, next_run_at, due_at, definition, payload, created_at, updated_at
+FROM job_rows WHERE tenant_id = %(tenant)s AND job_id = %(job)s;
+
+-- name: job_list
+-- A page of a tenant's jobs, newest id first.
+SELECT job_id, shard, state, version, window_ms, offset_ms, next_run_at, due_at, definition, payload, created_at, updated_at
+FROM job_rows
+WHERE tenant_id = %(tenant)s
+  AND job_id < coalesce(%(after)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+  AND (%(state)s::text IS NULL OR state = %(state)s)
+  AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
+  AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
+ORDER BY job_id DESC LIMIT %(limit)s;
+
+-- name: job_list_by_facet
+-- The same among the jobs that have a term (tag or target), and perhaps a second one.
+SELECT j.job_id, shard, state, version, window_ms, offset_ms, next_run_at, due_at, definition, payload, created_at, updated_at
+FROM job_facets f JOIN job_rows j ON j.tenant_id = f.tenant_id AND j.job_id = f.job_id
+WHERE f.tenant_id = %(tenant)s AND f.facet = %(facet)s
+  AND f.job_id < coalesce(%(after)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+  AND (%(other)s::text IS NULL OR EXISTS (
+       SELECT FROM job_facets o WHERE o.tenant_id = f.tenant_id AND o.job_id = f.job_id AND o.facet = %(other)s))
+  AND (%(name_from)s::text IS NULL OR EXISTS (
+       SELECT FROM job_facets n WHERE n.tenant_id = f.tenant_id AND n.job_id = f.job_id
+       AND n.facet >= %(name_from)s AND n.facet < %(name_until)s))
+  AND (%(state)s::text IS NULL OR state = %(state)s)
+  AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
+  AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
+ORDER BY f.job_id DESC LIMIT %(limit)s;
+
+-- name: job_list_by_name
+-- The same among the jobs whose name begins with a text; found by name, then put in order.
+SELECT j.job_id, shard, state, version, window_ms, offset_ms, next_run_at, due_at, definition, payload, created_at, updated_at
+FROM (SELECT job_id FROM job_facets
+      WHERE tenant_id = %(tenant)s AND facet >= %(name_from)s AND facet < %(name_until)s
+        AND job_id < coalesce(%(after)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')) AS f
+JOIN job_rows j ON j.tenant_id = %(tenant)s AND j.job_id = f.job_id
+WHERE (%(state)s::text IS NULL OR state = %(state)s)
+  AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
+  AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
+ORDER BY f.job_id DESC LIMIT %(limit)s;
+
+-- name: job_list_by_due
+-- The same among the jobs that are due in a range.
+SELECT job_id, shard, state, version, window_ms, offset_ms, next_run_at, due_at, definition, payload, created_at, updated_at
+FROM job_rows
+WHERE tenant_id = %(tenant)s
+  AND due_at >= coalesce(%(due_from)s::timestamptz, '-infinity') AND due_at < coalesce(%(due_until)s::timestamptz, 'infinity')
+  AND (%(state)s::text IS NULL OR state = %(state)s)
+  AND job_id < coalesce(%(after)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+ORDER BY job_id DESC LIMIT %(limit)s;
+
+-- name: job_lock
+-- A job's state for whoever is about to change it (tenant_id, job).
+SELECT state, version, next_run_at, triggers, region_policy, priority, shard, target_id
+FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(job)s FOR NO KEY UPDATE;
+
+-- name: job_edit
+-- A new version of a job locked in this transaction (tenant_id, job).
+UPDATE jobs SET version = version + 1, state = %(state)s, priority = %(priority)s, window_ms = %(window)s,
+    offset_ms = %(offset)s, next_run_at = %(next)s, due_at = %(due)s, target_id = %(target)s, name = %(name)s,
+    job_key = %(key)s, updated_at = now()
+WHERE tenant_id = %(tenant)s AND job_id = %(job)s;
+
+-- name: job_facets_clear
+-- The terms of a job (tenant_id, job), before its new ones are written.
+DELETE FROM job_facets WHERE tenant_id = %(tenant)s AND job_id = %(job)s;
+
+-- name: job_pause
+-- ACTIVE to PAUSED (tenant_id, job): keeps its place, has no timer.
+UPDATE jobs SET state = 'PAUSED', due_at = NULL, updated_at = now()
+WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND state = 'ACTIVE';
+
+-- name: job_resume
+-- PAUSED to ACTIVE (tenant_id, job) with a timer.
+UPDATE jobs SET state = 'ACTIVE', next_run_at = %(next)s, due_at = %(due)s, updated_at = now()
+WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND state = 'PAUSED';
+
+-- name: job_finish
+-- PAUSED to DONE (tenant_id, job): nothing is left to run.
+UPDATE jobs SET state = 'DONE', next_run_at = NULL, due_at = NULL, updated_at = now()
+WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND state = 'PAUSED';
+
+-- name: job_cancel
+-- ACTIVE or PAUSED to CANCELLED (tenant_id, job).
+UPDATE jobs SET state = 'CANCELLED', next_run_at = NULL, due_at = NULL, updated_at = now()
+WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND state IN ('ACTIVE', 'PAUSED');
+
+-- name: job_cancel_waiting
+-- Waiting runs of a cancelled job (tenant_id, job) are cancelled with it.
+UPDATE runs SET state = 'CANCELLED', timer_at = NULL, finished_at = clock_timestamp(), reason = 'job cancelled'
+WHERE tenant_id = %(tenant)s AND parent_id = %(job)s AND state IN ('DUE', 'RETRY_WAIT')
+RETURNING scheduled_for, ordinal, epoch;
+
+-- name: job_cancel_running
+-- Runs of a cancelled job (tenant_id, job) that are under way: they cannot be recalled, but they
+-- will not be retried.
+UPDATE runs SET cancel_requested = true
+WHERE tenant_id = %(tenant)s AND parent_id = %(job)s AND state = 'RUNNING' AND NOT cancel_requested;
+
+-- name: job_trigger
+-- The next ordinal of a job (tenant_id, job) that is not cancelled.
+UPDATE jobs SET triggers = triggers + 1
+WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND state <> 'CANCELLED'
+RETURNING triggers, version, priority, shard, target_id;
+
+-- name: run_trigger
+-- A run by hand, due at once (tenant_id, job, instant, ordinal).
+INSERT INTO runs (tenant_id, parent_id, scheduled_for, ordinal, state, shard, priority, version, timer_at, due_at,
+                  target_id, input, traceparent)
+VALUES (%(tenant)s, %(job)s, date_trunc('second', %(now)s::timestamptz), %(ordinal)s, 'DUE', %(shard)s, %(priority)s,
+        %(version)s, %(now)s, %(now)s, %(target)s, %(input)s, %(traceparent)s);
+
+-- name: run_lock
+-- A run's state for whoever is about to cancel it (tenant_id, parent, instant, ordinal).
+SELECT state, epoch, cancel_requested FROM runs
+WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND scheduled_for = %(at)s AND ordinal = %(ordinal)s
+FOR NO KEY UPDATE;
+
+-- name: run_cancel
+-- A waiting run is cancelled (tenant_id, parent, instant, ordinal).
+UPDATE runs SET state = 'CANCELLED', timer_at = NULL, finished_at = clock_timestamp(), cancel_requested = true,
+                reason = 'cancelled'
+WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND scheduled_for = %(at)s AND ordinal = %(ordinal)s
+  AND state IN ('DUE', 'READY', 'RETRY_WAIT');
+
+-- name: run_policy
+-- The region policy a run is metered under (tenant_id, parent).
+SELECT region_policy FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(parent)s;
+
+-- name: run_cancel_request
+-- A run under way is asked to stop (tenant_id, parent, instant, ordinal).
+UPDATE runs SET cancel_requested = true
+WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND scheduled_for = %(at)s AND ordinal = %(ordinal)s
+  AND state = 'RUNNING';
+
+-- name: run_get
+-- One run (tenant_id, parent, instant, ordinal).
+SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
+       lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
+       http_status, reason, skipped, attempts::text
+FROM runs
+WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND scheduled_for = %(at)s AND ordinal = %(ordinal)s;
+
+-- name: run_list
+-- A page of a tenant's runs, newest scheduled first.
+SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
+       lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
+       http_status, reason, skipped, attempts::text
+FROM runs
+WHERE tenant_id = %(tenant)s
+  AND scheduled_for >= coalesce(%(from)s::timestamptz, '-infinity')
+  AND scheduled_for < coalesce(%(until)s::timestamptz, 'infinity')
+  AND (%(after_at)s::timestamptz IS NULL
+       OR (scheduled_for, parent_id, ordinal) < (%(after_at)s, %(after_parent)s::uuid, %(after_ordinal)s::int))
+  AND (%(state)s::text IS NULL OR state = %(state)s)
+  AND (%(target)s::text IS NULL OR target_id = %(target)s)
+ORDER BY scheduled_for DESC, parent_id DESC, ordinal DESC LIMIT %(limit)s;
+
+-- name: run_list_of_job
+-- The same for one job (tenant_id, job).
+SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
+       lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
+       http_status, reason, skipped, attempts::text
+FROM runs
+WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s
+  AND scheduled_for >= coalesce(%(from)s::timestamptz, '-infinity')
+  AND scheduled_for < coalesce(%(until)s::timestamptz, 'infinity')
+  AND (%(after_at)s::timestamptz IS NULL OR (scheduled_for, ordinal) < (%(after_at)s, %(after_ordinal)s::int))
+  AND (%(state)s::text IS NULL OR state = %(state)s)
+  AND (%(target)s::text IS NULL OR target_id = %(target)s)
+ORDER BY scheduled_for DESC, ordinal DESC LIMIT %(limit)s;
+
+-- name: dlq_list
+-- Open dead letters of a tenant, newest first.
+SELECT parent_id, scheduled_for, ordinal, series, fingerprint, reason, target_id, http_status, error, attempt, failed_at
+FROM dlq
+WHERE tenant_id = %(tenant)s AND state = 'OPEN'
+  AND (%(target)s::text IS NULL OR target_id = %(target)s)
+  AND (%(fingerprint)s::text IS NULL OR fingerprint = %(fingerprint)s)
+  AND (%(after_at)s::timestamptz IS NULL
+       OR (failed_at, parent_id, scheduled_for, ordinal)
+          < (%(after_at)s, %(after_parent)s::uuid, %(after_scheduled)s::timestamptz, %(after_ordinal)s::int))
+ORDER BY failed_at DESC, parent_id DESC, scheduled_for DESC, ordinal DESC LIMIT %(limit)s;
+
+-- name: dlq_groups
+-- Open dead letters of a tenant by fingerprint, biggest first.
+SELECT fingerprint, target_id, http_status, (array_agg(error ORDER BY failed_at DESC))[1], count(*),
+       min(failed_at), max(failed_at)
+FROM dlq WHERE tenant_id = %(tenant)s AND state = 'OPEN'
+GROUP BY fingerprint, target_id, http_status
+ORDER BY count(*) DESC, fingerprint LIMIT %(limit)s;
+
+-- name: key_get
+-- A stored answer (tenant_id, route, key).
+SELECT fingerprint, status, body FROM idempotency_keys
+WHERE tenant_id = %(tenant)s AND route = %(route)s AND key = %(key)s;
+
+-- name: key_put
+-- An answer to be given again (tenant_id, route, key); fails where somebody was faster.
+INSERT INTO idempotency_keys (tenant_id, route, key, fingerprint, status, body)
+VALUES (%(tenant)s, %(route)s, %(key)s, %(fingerprint)s, %(status)s, %(body)s);

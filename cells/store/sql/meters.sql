@@ -1,0 +1,65 @@
+-- name: seal_lock
+-- One sealer at a time.
+SELECT pg_try_advisory_xact_lock(hashtext('clockhouse.seal'));
+
+-- name: seal_close
+-- Closes every minute that is over: from here on no journal row is dated into it.
+UPDATE cell SET sealed_until = date_trunc('minute', clock_timestamp(), 'UTC')
+WHERE sealed_until < date_trunc('minute', clock_timestamp(), 'UTC');
+
+-- name: seal_now
+-- The database's time, read after the closing was committed.
+SELECT clock_timestamp();
+
+-- name: seal_state
+-- The epoch, and the closed minutes that are not counted yet (from, until).
+SELECT epoch, metered_until, sealed_until FROM cell;
+
+-- name: seal_blocked
+-- Whether a transaction is open that began before the closing was seen committed: it may have
+-- looked before the minutes were closed.
+SELECT EXISTS (SELECT FROM pg_stat_activity
+               WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+                 AND xact_start < %(closed_at)s);
+
+-- name: seal_bodies
+-- What was journalled in one minute.
+SELECT j.epoch, h.name, j.body FROM journal j JOIN hosts h ON h.host_id = j.host_id
+WHERE j.at >= %(minute)s AND j.at < %(minute)s + interval '1 minute';
+
+-- name: seal_timers
+-- Timers that wait now, per tenant_id and region policy.
+SELECT tenant_id, region_policy, sum(n)::bigint FROM (
+    SELECT tenant_id, region_policy, count(*) AS n FROM jobs WHERE due_at IS NOT NULL GROUP BY 1, 2
+    UNION ALL
+    SELECT r.tenant_id, coalesce(j.region_policy, 'HOME_ASYNC'), count(*)
+    FROM runs r LEFT JOIN jobs j ON j.tenant_id = r.tenant_id AND j.job_id = r.parent_id
+    WHERE r.timer_at IS NOT NULL GROUP BY 1, 2
+) AS waiting GROUP BY 1, 2;
+
+-- name: seal_insert
+-- Meters of sealed minutes (tenant_id, host, minute, metric); never changed afterwards.
+INSERT INTO meter_minutes (tenant_id, store, epoch, host, minute, metric, region_policy, quantity)
+SELECT tenant_id, 0, epoch, host, minute, metric, region_policy, quantity
+FROM unnest(%(tenants)s::uuid[], %(epochs)s::bigint[], %(hosts)s::text[], %(minutes)s::timestamptz[], %(metrics)s::text[],
+            %(policies)s::text[], %(quantities)s::bigint[])
+     AS m (tenant_id, epoch, host, minute, metric, region_policy, quantity);
+
+-- name: seal_done
+-- Remembers, in the same transaction, which minutes are counted.
+UPDATE cell SET metered_until = %(until)s;
+
+-- name: meters_unshipped
+-- Sealed meters that nobody has acknowledged, oldest minute first (tenant_id, host, minute, metric).
+SELECT tenant_id, store, epoch, host, minute, metric, region_policy, quantity FROM meter_minutes
+WHERE shipped_at IS NULL AND refused IS NULL
+ORDER BY minute LIMIT %(limit)s;
+
+-- name: meters_shipped
+-- Marks meters (tenant_id, host, minute, metric) as acknowledged, or refused with a reason.
+UPDATE meter_minutes m
+SET shipped_at = CASE WHEN %(refused)s::text IS NULL THEN now() END, refused = %(refused)s
+FROM unnest(%(tenants)s::uuid[], %(stores)s::smallint[], %(epochs)s::bigint[], %(hosts)s::text[], %(minutes)s::timestamptz[],
+            %(metrics)s::text[], %(policies)s::text[]) AS s (tenant_id, store, epoch, host, minute, metric, region_policy)
+WHERE m.tenant_id = s.tenant_id AND m.store = s.store AND m.epoch = s.epoch AND m.host = s.host AND m.minute = s.minute
+  AND m.metric = s.metric AND m.region_policy = s.region_policy;

@@ -1,0 +1,51 @@
+-- name: migrations_lock
+-- One migrator at a time, until its transaction ends.
+SELECT pg_advisory_xact_lock(hashtext('clockhouse.migrate'));
+
+-- name: migrations_table
+-- What has been applied, with the checksum of the file as it was.
+CREATE TABLE IF NOT EXISTS schema_migrations (
+    name       text PRIMARY KEY,
+    checksum   text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- name: migrations_applied
+-- Names and checksums.
+SELECT name, checksum FROM schema_migrations ORDER BY name;
+
+-- name: migrations_record
+-- Remembers one applied file.
+INSERT INTO schema_migrations (name, checksum) VALUES (%(name)s, %(checksum)s);
+
+-- name: cell_insert
+-- The cell's own row; its name is given once and for all.
+INSERT INTO cell (name) VALUES (%(name)s) ON CONFLICT (singleton) DO NOTHING;
+
+-- name: cell_name
+-- The name under which this database was set up.
+SELECT name FROM cell;
+
+-- name: partitions_lock
+-- One creator of partitions at a time.
+SELECT pg_advisory_xact_lock(hashtext('clockhouse.partitions'));
+
+-- name: partitions_patience
+-- Attaching waits for writers of the default partition; behind it everybody would queue.
+SET LOCAL lock_timeout = '2s';
+
+-- name: partitions_ensure
+-- Day partitions of runs and journal from yesterday on; how many were new.
+SELECT count(*) FILTER (WHERE ensure_day_partition(
+           'runs', d::date, 'fillfactor=80, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=0'))
+     + count(*) FILTER (WHERE ensure_day_partition('journal', d::date, 'autovacuum_enabled=true'))
+FROM generate_series((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + %(days_ahead)s::int, interval '1 day') AS d;
+
+-- name: idempotency_purge
+-- Forgets keys beyond their promise, a page at a time.
+WITH old AS (
+    SELECT tenant_id, route, key FROM idempotency_keys
+    WHERE created_at < now() - make_interval(hours => %(hours)s) ORDER BY created_at LIMIT 10000
+)
+DELETE FROM idempotency_keys i USING old
+WHERE i.tenant_id = old.tenant_id AND i.route = old.route AND i.key = old.key;
