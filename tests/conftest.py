@@ -10,6 +10,7 @@ import psycopg
 import pytest
 import redis
 
+from cells.store.migrate import migrate
 from tests.engines import ENGINES, TestEngines
 from tests.stack import Stack
 
@@ -37,10 +38,7 @@ def cell_template(postgres_url: str, engines: TestEngines) -> str:
     """Name of a migrated database that is copied for each test."""
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(f'CREATE DATABASE "{_TEMPLATE}"')
-    migrations = Path(__file__).resolve().parent.parent / "cells" / "store" / "migrations"
-    with psycopg.connect(engines.database_url(_TEMPLATE), autocommit=True) as database:
-        for file in sorted(migrations.glob("*.sql")):
-            database.execute(file.read_text().encode())
+    migrate(engines.database_url(_TEMPLATE))
     return _TEMPLATE
 
 
