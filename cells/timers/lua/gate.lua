@@ -1,6 +1,7 @@
 -- The release gate of a tenant and class: GCRA (cells/domain/rates.py) with one second's worth of
--- burst. What is past the quota waits in the tenant's held set, in order of due times; as long as
--- anything is held, whatever comes joins it, so that nothing newer overtakes.
+-- burst. What is past the quota waits in the tenant's held set, in order of due times, and `heldat`
+-- says when to look at it; as long as anything is held, whatever comes joins it, so that nothing
+-- newer overtakes.
 local BURST_MS = 1000
 -- Held sets of tenants with more than 100/s are looked at on this grid: small batches.
 local GRID_MS = 10
@@ -9,22 +10,32 @@ local ROUNDING_MS = 0.001
 -- Releases per second of a tenant that `rates` does not know yet; set by scripts that take tokens.
 local default_rate
 
-local rate_cache = {}
-local function rate_of(tenant)
-  local rate = rate_cache[tenant]
-  if not rate then
-    rate = tonumber(redis.call('HGET', RATES, tenant) or default_rate)
-    rate_cache[tenant] = rate
+-- Quotas and arrival times of tenants; what is in `changed` is written back by `close_gate`.
+local function open_gate(p, names)
+  local g = {p = p, rate = {}, tat = {}, changed = {}}
+  for i, rate in ipairs(ask_many('HMGET', RATES, names)) do
+    g.rate[names[i]] = tonumber(rate or default_rate)
   end
-  return rate
+  for i, tat in ipairs(ask_many('HMGET', gate(p), names)) do
+    g.tat[names[i]] = tonumber(tat or 0)
+  end
+  return g
+end
+
+local function set_arrival(g, tenant, tat)
+  g.changed[#g.changed + 1] = tenant
+  g.changed[#g.changed + 1] = string.format('%.17g', tat)
+end
+
+local function close_gate(g)
+  in_chunks(g.changed, function(...) redis.call('HSET', gate(g.p), ...) end)
 end
 
 -- Take up to `wanted` tokens: how many were there, and when the next one will be.
-local function take(p, tenant, wanted, now)
-  local rate = rate_of(tenant)
+local function take(g, tenant, wanted, now)
+  local rate, tat = g.rate[tenant], g.tat[tenant]
   if rate <= 0 then return 0, now + 1000 end
   local interval = 1000 / rate
-  local tat = tonumber(redis.call('HGET', gate(p), tenant) or 0)
   local granted = 0
   while granted < wanted do
     local new = math.max(tat, now) + interval
@@ -32,17 +43,24 @@ local function take(p, tenant, wanted, now)
     tat = new
     granted = granted + 1
   end
-  if granted > 0 then
-    redis.call('HSET', gate(p), tenant, string.format('%.17g', tat))
-  end
+  if granted > 0 then set_arrival(g, tenant, tat) end
   return granted, tat + interval - BURST_MS
 end
 
 -- Look at a tenant's held set again at `at`, or a little later. An earlier look stays.
-local function look_again(p, tenant, at, now)
-  local grid = rate_of(tenant) * GRID_MS > 1000 and GRID_MS or 1
+local function look_again(g, tenant, at, now)
+  local grid = g.rate[tenant] * GRID_MS > 1000 and GRID_MS or 1
   at = math.ceil(math.max(at - ROUNDING_MS, now + 1) / grid) * grid
-  redis.call('ZADD', HELD_AT, 'LT', at, p .. tenant)
+  redis.call('ZADD', HELD_AT, 'LT', at, g.p .. tenant)
+end
+
+-- The oldest `n` members that a tenant's held set has, as {due, member, ...}.
+local function pop_held(p, tenant, n)
+  local oldest = redis.call('ZPOPMIN', held(p, tenant), n)
+  for i = 1, #oldest, 2 do
+    oldest[i], oldest[i + 1] = oldest[i + 1], oldest[i]
+  end
+  return oldest
 end
 
 -- Release what the tenant's tokens allow from its held set, `budget` at most; how many.
@@ -50,40 +68,44 @@ local function drain(p, tenant, budget, now)
   redis.call('ZREM', HELD_AT, p .. tenant)
   local waiting = redis.call('ZCARD', held(p, tenant))
   if waiting == 0 then return 0 end
-  local granted, next_at = take(p, tenant, math.min(waiting, budget), now)
-  if granted > 0 then
-    local oldest = redis.call('ZPOPMIN', held(p, tenant), granted)
-    for i = 1, #oldest, 2 do
-      oldest[i], oldest[i + 1] = oldest[i + 1], oldest[i]
-    end
-    enqueue(p, tenant, oldest, now)
-  end
-  if granted < waiting then look_again(p, tenant, next_at, now) end
+  local g = open_gate(p, {tenant})
+  local granted, next_at = take(g, tenant, math.min(waiting, budget), now)
+  close_gate(g)
+  if granted < waiting then look_again(g, tenant, next_at, now) end
+  if granted > 0 then enqueue(p, {[tenant] = pop_held(p, tenant, granted)}, now) end
   return granted
 end
 
--- Let members {due, member, ...} of one tenant through the gate, or hold them. How many of each.
-local function admit(p, tenant, flat, now)
-  local n = #flat / 2
-  if redis.call('EXISTS', held(p, tenant)) == 1 then
-    local new = zadd_new(held(p, tenant), flat)
-    if not redis.call('ZSCORE', HELD_AT, p .. tenant) then look_again(p, tenant, now, now) end
-    return 0, new
+-- Let members of a class, tenant -> {due, member, ...}, through the gate, or hold them; how many of
+-- each.
+local function admit(p, groups, now)
+  local names, looks = {}, {}
+  for tenant in pairs(groups) do
+    names[#names + 1] = tenant
+    looks[#looks + 1] = p .. tenant
   end
-  local granted, next_at = take(p, tenant, n, now)
-  if granted == n then
-    enqueue(p, tenant, flat, now)
-    return n, 0
-  end
-  -- The held set sorts them; the tokens go to the oldest.
-  local new = zadd_new(held(p, tenant), flat)
-  if granted > 0 then
-    local oldest = redis.call('ZPOPMIN', held(p, tenant), granted)
-    for i = 1, #oldest, 2 do
-      oldest[i], oldest[i + 1] = oldest[i + 1], oldest[i]
+  if #names == 0 then return 0, 0 end
+  local through, back = 0, 0
+  local g = open_gate(p, names)
+  for i, look in ipairs(ask_many('ZMSCORE', HELD_AT, looks)) do
+    local tenant = names[i]
+    local flat = groups[tenant]
+    if look then
+      back = back + zadd_new(held(p, tenant), flat)
+      groups[tenant] = nil
+    else
+      local n = #flat / 2
+      local granted, next_at = take(g, tenant, n, now)
+      through = through + granted
+      if granted < n then
+        -- The held set sorts them; the tokens go to the oldest.
+        look_again(g, tenant, next_at, now)
+        back = back + zadd_new(held(p, tenant), flat) - granted
+        groups[tenant] = granted > 0 and pop_held(p, tenant, granted) or nil
+      end
     end
-    enqueue(p, tenant, oldest, now)
   end
-  look_again(p, tenant, next_at, now)
-  return granted, new - granted
+  close_gate(g)
+  enqueue(p, groups, now)
+  return through, back
 end

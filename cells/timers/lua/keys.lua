@@ -19,15 +19,25 @@ local function idle(p) return P .. 'q:' .. p .. ':idle' end
 local function virtual_time(p) return P .. 'q:' .. p .. ':time' end
 local function released(p) return P .. 'q:' .. p .. ':released' end
 
--- Lua hands at most some 8,000 values to a call.
+-- Lua hands at most some 8,000 values to a call: long lists go in pieces (of pairs, too).
 local CHUNK = 4000
+local function in_chunks(list, call)
+  for i = 1, #list, CHUNK do call(unpack(list, i, math.min(i + CHUNK - 1, #list))) end
+end
+
+-- The answers of a command that takes one key and many fields, in one list.
+local function ask_many(command, key, fields)
+  local answers = {}
+  in_chunks(fields, function(...)
+    for _, answer in ipairs(redis.call(command, key, ...)) do answers[#answers + 1] = answer end
+  end)
+  return answers
+end
 
 -- ZADD NX of {score, member, ...}; how many were new.
 local function zadd_new(key, flat)
   local new = 0
-  for i = 1, #flat, CHUNK do
-    new = new + redis.call('ZADD', key, 'NX', unpack(flat, i, math.min(i + CHUNK - 1, #flat)))
-  end
+  in_chunks(flat, function(...) new = new + redis.call('ZADD', key, 'NX', ...) end)
   return new
 end
 

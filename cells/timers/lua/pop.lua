@@ -49,34 +49,29 @@ while n < limit do
   end
 end
 
-local members, dues = {}, {}
+local members, dues, going_on, done = {}, {}, {}, {}
 for i = 1, f - 1 do
   local turn = first[i]
   turn.taken = redis.call('ZPOPMIN', queue(p, turn.tenant), turn.served)
   turn.at = 1
-  if turn.waiting > turn.served then
-    redis.call('ZADD', tenants(p), turn.start, turn.tenant)
-  else
-    rest(p, turn.tenant, turn.start)
-  end
+  local list = turn.waiting > turn.served and going_on or done
+  list[#list + 1] = turn.start
+  list[#list + 1] = turn.tenant
 end
+in_chunks(going_on, function(...) redis.call('ZADD', tenants(p), ...) end)
+rest(p, done)
 for i = 1, n do
   local turn = order[i]
   members[i] = turn.taken[turn.at]
   dues[i] = tonumber(turn.taken[turn.at + 1])
   turn.at = turn.at + 2
 end
+local out = {}
+for i, at in ipairs(ask_many('HMGET', released(p), members)) do
+  out[i] = members[i] .. struct.pack('>dd', dues[i], tonumber(at or dues[i]))
+end
 redis.call('SET', virtual_time(p), string.format('%.17g', time))
 redis.call('ZREMRANGEBYSCORE', idle(p), '-inf', time)
 
-local out = {}
-for i = 1, n, CHUNK do
-  local last = math.min(i + CHUNK - 1, n)
-  local times = redis.call('HMGET', released(p), unpack(members, i, last))
-  for j = i, last do
-    local due = dues[j]
-    out[j] = members[j] .. struct.pack('>dd', due, tonumber(times[j - i + 1] or due))
-  end
-  redis.call('HDEL', released(p), unpack(members, i, last))
-end
+in_chunks(members, function(...) redis.call('HDEL', released(p), ...) end)
 return table.concat(out)

@@ -12,11 +12,12 @@ for i = 3, #ARGV, 3 do
     local start = redis.call('ZSCORE', key, tenant)
     if start then redis.call('ZADD', key, math.max(time, tonumber(start) - n), tenant) end
   end
-  local tat, rate = redis.call('HGET', gate(p), tenant), rate_of(tenant)
-  if tat and rate > 0 then
-    redis.call('HSET', gate(p), tenant, string.format('%.17g', tonumber(tat) - n * 1000 / rate))
+  local g = open_gate(p, {tenant})
+  if g.tat[tenant] > 0 and g.rate[tenant] > 0 then
+    set_arrival(g, tenant, g.tat[tenant] - n * 1000 / g.rate[tenant])
+    close_gate(g)
     if redis.call('ZSCORE', HELD_AT, p .. tenant) then
-      look_again(p, tenant, now, now)
+      look_again(g, tenant, now, now)
       wake = true
     end
   end

@@ -38,7 +38,7 @@ local function group(groups, flat)
   return #flat / 2
 end
 
--- Make the shard's head true again. A bucket that has become empty leaves the heads.
+-- Make a shard's head true again. A bucket that has become empty leaves the heads.
 local function settle_head(p, shard, minute)
   local first = redis.call('ZRANGE', bucket(p, shard, minute), 0, 0, 'WITHSCORES')
   if first[2] then
@@ -131,11 +131,9 @@ for p = 0, 3 do
     local recent = redis.call('ZRANGEBYSCORE', MINUTES, math.floor(fresh_after / 60000), this_minute)
     for _, minute in ipairs(recent) do take_fresh(p, minute, groups) end
   end
-  for tenant, flat in pairs(groups) do
-    local through, back = admit(p, tenant, flat, now)
-    out[p + 1] = out[p + 1] + through
-    held_back = held_back + back
-  end
+  local through, back = admit(p, groups, now)
+  out[p + 1] = out[p + 1] + through
+  held_back = held_back + back
   if backlog then
     left = true
     break

@@ -18,7 +18,7 @@ while i <= #ARGV do
         found = found + 1
         redis.call('HDEL', released(p), member)
         if redis.call('EXISTS', queue(p, tenant)) == 0 then
-          rest(p, tenant, redis.call('ZSCORE', tenants(p), tenant))
+          rest(p, {redis.call('ZSCORE', tenants(p), tenant), tenant})
         end
       end
     end
