@@ -177,7 +177,7 @@ def guarded_connector(
         why = refusal_of_address(str(address[0]), allowed)
         if why is not None:
             # The same text for each address of a name: the connector then passes it on as it is.
-            raise EgressRefused(f"egress refused: {why}")
+            raise EgressRefused(why)
         made = socket.socket(family, kind, proto)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made

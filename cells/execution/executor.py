@@ -151,7 +151,7 @@ class Executor:
             lane.wake.clear()
             try:
                 members = await self._queue.pop(
-                    priority=lane.priority,
+                    priority=int(lane.priority),
                     limit=min(lane.room(), CLAIM_BATCH),
                     but_not=tuple(lane.full_tenants),
                 )

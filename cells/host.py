@@ -1,0 +1,250 @@
+"""One process of a cell: `python -m cells.host [--roles api,loader,dispatcher,executor,reaper,meter]`.
+
+Builds the chosen roles, serves HTTP, and ends in order. It starts without its engines: until
+PostgreSQL and Valkey answer it is alive and unready, and whenever they go away it waits.
+On SIGTERM or SIGINT: no new connections, no new work, calls in flight finish within a bound,
+the rest is released, completions are written, the host lease is given back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+import uvloop
+
+from cells.api.app import create_app
+from cells.clock import SystemClock
+from cells.config import ROLES, Settings, SettingsError
+from cells.execution.executor import Executor
+from cells.execution.host_agent import HostAgent
+from cells.execution.reaper import Reaper
+from cells.observability import logs
+from cells.observability.metrics import Metrics
+from cells.ops import Readiness, in_front, ops_app
+from cells.ports import Retryable
+from cells.secrets import SealedBox
+from cells.serving import HttpServer
+from cells.store.migrate import migrate
+from cells.store.postgres import PostgresStore
+from cells.supervision import Service, Supervisor
+from cells.timers.dispatcher import Dispatcher
+from cells.timers.loader import Loader
+from cells.timers.metrics import TimerMetrics
+from cells.timers.queue import ValkeyQueue
+from cells.timers.sweeper import Sweeper
+from cells.upkeep import Upkeep
+
+log = logs.logger(__name__)
+
+#: Pauses between attempts to reach the engines at the start (seconds).
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+#: What the end may take beside the drain of calls (seconds).
+_CLOSING_SECONDS = 15.0
+_NOBODY = uuid.UUID(int=0)
+
+
+class Process:
+    """Everything one process is made of. `run` is its life."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.metrics = Metrics()
+        self.clock = SystemClock()
+        self.secrets = SealedBox(settings.installation_keys)
+        self.store = PostgresStore(
+            settings.database_url, cell_name=settings.cell_name, pool_size=settings.pool_size
+        )
+        self.queue = ValkeyQueue(settings.valkey_url, cell=settings.cell_name, clock=self.clock)
+        self.host = HostAgent(self.store, self.clock, self.metrics, roles=sorted(settings.roles))
+        self.stopping = asyncio.Event()
+        self._booted = False
+        api = None
+        if "api" in settings.roles:
+            api = create_app(
+                store=self.store,
+                queue=self.queue,
+                secrets=self.secrets,
+                settings=settings,
+                clock=self.clock,
+                metrics=self.metrics,
+                host=self.host,
+            )
+        readiness = Readiness(
+            {
+                "store": self._store_answers,
+                "queue": self._queue_answers,
+                "host": self._host_is_live,
+                "process": self._is_up,
+            }
+        )
+        self.server = HttpServer(
+            in_front(ops_app(readiness, self.metrics), api),
+            host=settings.bind_host,
+            port=settings.bind_port,
+            lifespan=api is not None,
+            drain_seconds=settings.drain_seconds,
+        )
+
+    async def run(self) -> int:
+        """Live until a signal; the exit status."""
+        serving = asyncio.create_task(self.server.serve())
+        serving.add_done_callback(lambda _: self.stopping.set())
+        leasing_ends = asyncio.Event()
+        supervisor = Supervisor(self.metrics)
+        tasks: list[asyncio.Task[None]] = []
+        leasing: asyncio.Task[None] | None = None
+        log.info("cell process started", roles=sorted(self.settings.roles), port=self.server.port)
+        with self._signals():
+            if await self._boot():
+                leasing = asyncio.create_task(supervisor.keep("host", lambda: self.host, leasing_ends))
+                tasks = [
+                    asyncio.create_task(supervisor.keep(name, build, self.stopping), name=name)
+                    for name, build in self._services()
+                ]
+                self._booted = True
+                await self.stopping.wait()
+            failed = serving.done()
+            log.info("cell process drains")
+            self.server.stop()
+            bound = self.settings.drain_seconds + _CLOSING_SECONDS
+            await asyncio.wait([serving, *tasks], timeout=bound)
+            leasing_ends.set()
+            await self._close([serving, *tasks, *([leasing] if leasing else [])])
+        if failed:
+            log.error("the HTTP server ended by itself")
+            return 1
+        log.info("cell process ended")
+        return 0
+
+    def _services(self) -> Iterator[tuple[str, Callable[[], Service]]]:
+        """The chosen roles. Each start of one builds it anew."""
+        store, queue, clock, host, metrics = self.store, self.queue, self.clock, self.host, self.metrics
+        settings, roles = self.settings, self.settings.roles
+        timing = TimerMetrics(metrics)
+        if "loader" in roles:
+            yield "loader", lambda: Loader(store=store, queue=queue, clock=clock, metrics=timing)
+            yield "sweeper", lambda: Sweeper(store=store, queue=queue, clock=clock, metrics=timing)
+        if "dispatcher" in roles:
+            yield (
+                "dispatcher",
+                lambda: Dispatcher(store=store, queue=queue, clock=clock, host=host, metrics=timing),
+            )
+        if "executor" in roles:
+            yield (
+                "executor",
+                lambda: Executor(
+                    store,
+                    queue,
+                    self.secrets,
+                    host,
+                    clock,
+                    metrics,
+                    slots=settings.executor_slots,
+                    egress_allow=settings.egress_allow,
+                    drain_seconds=settings.drain_seconds,
+                ),
+            )
+        if "reaper" in roles:
+            yield "reaper", lambda: Reaper(store, queue, host, metrics)
+            yield "upkeep", lambda: Upkeep(store, metrics)
+
+    async def _boot(self) -> bool:
+        """Migrate and connect, however long the engines take. False if told to stop first."""
+        url = self.settings.database_url
+        return (
+            await self._until_done("migrate", lambda: asyncio.to_thread(migrate, url))
+            and await self._until_done("store", self.store.open)
+            and await self._until_done("queue", self.queue.open)
+        )
+
+    async def _until_done(self, what: str, step: Callable[[], Awaitable[object]]) -> bool:
+        pause = FIRST_PAUSE
+        while not self.stopping.is_set():
+            try:
+                await step()
+            except Exception as fault:  # noqa: BLE001 - whatever keeps an engine away is waited out
+                log.warning("waiting for an engine", step=what, fault=str(fault)[:300])
+            else:
+                return True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self.stopping.wait()
+            pause = min(pause * 2, LONGEST_PAUSE)
+        return False
+
+    async def _close(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for what, close in (
+            ("lease", self.host.retire),
+            ("queue", self.queue.close),
+            ("store", self.store.close),
+        ):
+            try:
+                async with asyncio.timeout(3.0):
+                    await close()
+            except (Retryable, TimeoutError, OSError) as fault:
+                log.warning("not closed cleanly", what=what, fault=str(fault)[:200])
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stopping.set)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    # --- readiness -----------------------------------------------------------------------
+    async def _store_answers(self) -> None:
+        await self.store.get_tenant(_NOBODY)
+
+    async def _queue_answers(self) -> None:
+        await self.queue.depths()
+
+    async def _host_is_live(self) -> None:
+        _ = self.host.host_id
+
+    async def _is_up(self) -> None:
+        if not self._booted:
+            raise Retryable("starting")
+        if self.stopping.is_set():
+            raise Retryable("draining")
+
+
+async def _main(settings: Settings) -> int:
+    try:
+        process = Process(settings)
+    except OSError as fault:
+        log.error("cannot listen", bind=f"{settings.bind_host}:{settings.bind_port}", fault=str(fault))
+        return 1
+    return await process.run()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 after a drain, 1 if it could not live, 2 for settings that are no settings."""
+    parser = argparse.ArgumentParser(prog="python -m cells.host", description="A process of a cell.")
+    parser.add_argument("--roles", help=f"comma separated; all by default: {','.join(ROLES)}")
+    chosen = parser.parse_args(arguments)
+    try:
+        settings = Settings.from_env(os.environ, roles=chosen.roles)
+    except SettingsError as error:
+        for fault in error.faults:
+            print(fault, file=sys.stderr)
+        return 2
+    logs.configure(settings.log_level, cell=settings.cell_name, pid=str(os.getpid()))
+    return uvloop.run(_main(settings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
