@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from cells.domain.job import JobDefinition, Misfire
 from cells.domain.schedule import Compiled, compile_schedule
+from cells.domain.zones import LATEST
 
 MISFIRE = "misfire"  # missed, and the policy does not run it
 DST_GAP = "dst_gap"  # its local time did not exist, and the policy is SKIP
@@ -20,6 +21,9 @@ RUN_ALL_LIMIT = 1000
 #: A SKIP job with no grace of its own is not skipped for being this late (seconds): a dead
 #: host is replaced in less, and nobody asked for runs that depend on our milliseconds.
 DEFAULT_GRACE_SECONDS = 60
+
+#: Beyond this nothing differs any more.
+MAX_GRACE_SECONDS = 10 * 366 * 86_400
 
 _TICK = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
@@ -60,7 +64,7 @@ def plan_claim(
     """
     compiled = compile_schedule(definition.schedule)
     due = now - timedelta(milliseconds=offset_ms)  # occurrences up to here are due
-    grace = timedelta(seconds=definition.misfire_grace_seconds)
+    grace = timedelta(seconds=min(definition.misfire_grace_seconds, MAX_GRACE_SECONDS))
     plan: tuple[datetime | None, datetime | None, Skip | None]
     match definition.misfire_policy:
         case Misfire.RUN_ONCE:
@@ -73,7 +77,7 @@ def plan_claim(
     skipped = () if misfire is None else (misfire,)
     # The last second before a gap's end: no run of this job stands there (they are whole
     # minutes, as the end of a gap is), so the row's key is free.
-    until = following or scheduled_for + _LAST_LOOK
+    until = following or min(scheduled_for, LATEST - _LAST_LOOK) + _LAST_LOOK
     gaps = [Skip(end - _SECOND, DST_GAP, n) for end, n in compiled.gaps(scheduled_for, until)]
     return ClaimPlan(run_at, (*skipped, *gaps), following)
 

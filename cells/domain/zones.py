@@ -147,7 +147,7 @@ def transitions(zone_name: str, after: datetime, count: int = 2) -> list[ZoneTra
     tz = zone(zone_name)
     start = min(max(after, EARLIEST), LATEST)
     found: list[ZoneTransition] = []
-    for change in changes(tz, start, min(start + _HORIZON, LATEST)):
+    for change in changes(tz, start, min(start, LATEST - _HORIZON) + _HORIZON):
         if len(found) == count:
             break
         found.append(

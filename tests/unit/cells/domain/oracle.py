@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
@@ -53,7 +54,9 @@ class Truth:
     swallowed: list[tuple[datetime, int]]
 
 
-def truth(expression: Expression, tz: ZoneInfo, gap: Gap, overlap: Overlap, start: datetime, stop: datetime) -> Truth:
+def truth(
+    expression: Expression, tz: ZoneInfo, gap: Gap, overlap: Overlap, start: datetime, stop: datetime
+) -> Truth:
     """All occurrences in [start, stop], minute by minute. Offsets must be whole minutes there."""
     clock: list[tuple[datetime, datetime]] = []
     at = start
@@ -68,9 +71,11 @@ def truth(expression: Expression, tz: ZoneInfo, gap: Gap, overlap: Overlap, star
             readings.setdefault(wall, []).append(at)
     found: set[datetime] = set()
     for instants in readings.values():
-        found.update({Overlap.FIRST: instants[:1], Overlap.SECOND: instants[-1:], Overlap.BOTH: instants}[overlap])
+        found.update(
+            {Overlap.FIRST: instants[:1], Overlap.SECOND: instants[-1:], Overlap.BOTH: instants}[overlap]
+        )
     swallowed = []
-    for (_, before), (at, after) in zip(clock, clock[1:], strict=False):
+    for (_, before), (at, after) in pairwise(clock):
         missing = 0
         while (before := before + MINUTE) < after:
             missing += expression.matches(before)
@@ -120,15 +125,16 @@ def expression_near(draw: st.DrawFn, wall: datetime) -> Expression:
     return Expression(" ".join(texts), *sets)
 
 
+#: Since then every offset is whole minutes (Liberia was the last).
+_WHOLE_MINUTES = int(datetime(1972, 2, 1, tzinfo=UTC).timestamp())
+
+
 @st.composite
-def jumps(draw: st.DrawFn, since: datetime = datetime(1972, 2, 1, tzinfo=UTC)) -> tuple[str, tzif.Jump]:
-    """A zone and one of its real transitions, with offsets of whole minutes (all are, since then)."""
-    name = draw(st.sampled_from([n for n in tzif.names() if _recent(n, since)]))
-    return name, draw(st.sampled_from(_recent(name, since)))
-
-
-def _recent(name: str, since: datetime) -> list[tzif.Jump]:
-    return [
-        j for j in tzif.jumps(name)
-        if j.at >= since.timestamp() and not (j.at % 60 or j.before % 60 or j.after % 60)
-    ]  # fmt: skip
+def jumps(draw: st.DrawFn) -> tuple[str, tzif.Jump]:
+    """A zone and one of its real transitions, of the past or of these years."""
+    listed = draw(st.booleans())
+    name = draw(st.sampled_from(tzif.names()))
+    found = [j for j in tzif.jumps(name) if j.at > _WHOLE_MINUTES] if listed else tzif.watched(name)
+    if not found:  # without transitions: as good a place as any
+        return name, tzif.Jump(draw(st.integers(0, 2**25)) * 60, 0, 0)
+    return name, draw(st.sampled_from(found))

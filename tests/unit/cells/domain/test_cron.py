@@ -1,5 +1,6 @@
 """Parsing: what is accepted, what it means, and what is said about the rest."""
 
+# ruff: noqa: DTZ001 - wall times are naive
 from __future__ import annotations
 
 from datetime import datetime
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from cells.domain.cron import ALIASES, parse_cron
 from cells.domain.faults import ScheduleError
 
-DAY = set(range(1, 32))
+WEEK = set(range(7))
 
 
 def faults(text: str) -> list[str]:
@@ -25,10 +26,10 @@ def faults(text: str) -> list[str]:
     ("text", "weekdays"),
     [
         ("0", {0}), ("7", {0}), ("sun", {0}), ("SUN", {0}), ("7-7", {0}), ("0-0", {0}),
-        ("0-7", {0, 1, 2, 3, 4, 5, 6}), ("mon-sun", {0, 1, 2, 3, 4, 5, 6}), ("sun-sat", {0, 1, 2, 3, 4, 5, 6}),
-        ("sat-sun", {6, 0}), ("fri-mon", {5, 6, 0, 1}), ("5-7", {5, 6, 0}), ("7-2", {0, 1, 2}), ("6-1", {6, 0, 1}),
-        ("fri-mon/2", {5, 0}), ("*/2", {0, 2, 4, 6}), ("1/2", {1, 3, 5}), ("mon,wed-fri", {1, 3, 4, 5}),
-        ("1,2,3,4,5,6,7", {0, 1, 2, 3, 4, 5, 6}), ("*", {0, 1, 2, 3, 4, 5, 6}),
+        ("0-7", WEEK), ("mon-sun", WEEK), ("sun-sat", WEEK), ("1,2,3,4,5,6,7", WEEK), ("*", WEEK),
+        ("sat-sun", {6, 0}), ("fri-mon", {5, 6, 0, 1}), ("5-7", {5, 6, 0}), ("7-2", {0, 1, 2}),
+        ("6-1", {6, 0, 1}), ("fri-mon/2", {5, 0}), ("*/2", {0, 2, 4, 6}), ("1/2", {1, 3, 5}),
+        ("mon,wed-fri", {1, 3, 4, 5}),
     ],
 )  # fmt: skip
 def test_weekdays(text: str, weekdays: set[int]) -> None:
@@ -38,8 +39,8 @@ def test_weekdays(text: str, weekdays: set[int]) -> None:
 @pytest.mark.parametrize(
     ("text", "months"),
     [
-        ("jan", {1}), ("Nov-feb", {11, 12, 1, 2}), ("11-2/2", {11, 1}), ("dec-dec", {12}), ("*/3", {1, 4, 7, 10}),
-        ("5/4", {5, 9}), ("jul,APR", {4, 7}), ("01", {1}),
+        ("jan", {1}), ("Nov-feb", {11, 12, 1, 2}), ("11-2/2", {11, 1}), ("dec-dec", {12}),
+        ("*/3", {1, 4, 7, 10}), ("5/4", {5, 9}), ("jul,APR", {4, 7}), ("01", {1}),
     ],
 )  # fmt: skip
 def test_months(text: str, months: set[int]) -> None:
@@ -49,8 +50,9 @@ def test_months(text: str, months: set[int]) -> None:
 @pytest.mark.parametrize(
     ("text", "minutes"),
     [
-        ("0", [0]), ("59", [59]), ("00", [0]), ("5/15", [5, 20, 35, 50]), ("0-59/59", [0, 59]), ("*/45", [0, 45]),
-        ("1-3,2-5", [1, 2, 3, 4, 5]), ("*/60", [0]), ("7-7", [7]), ("10-20/30", [10]), ("*", list(range(60))),
+        ("0", [0]), ("59", [59]), ("00", [0]), ("5/15", [5, 20, 35, 50]), ("0-59/59", [0, 59]),
+        ("*/45", [0, 45]), ("1-3,2-5", [1, 2, 3, 4, 5]), ("*/60", [0]), ("7-7", [7]), ("10-20/30", [10]),
+        ("*", list(range(60))),
     ],
 )  # fmt: skip
 def test_minutes(text: str, minutes: list[int]) -> None:
@@ -197,15 +199,13 @@ def test_all_faults_at_once() -> None:
 @given(st.text(max_size=40) | st.text("0123456789*/,-?LW#HR@ \tabc+.", max_size=40))
 @settings(max_examples=500)
 def test_any_text_is_parsed_or_refused(text: str) -> None:
+    start = datetime(2026, 1, 1)
     try:
-        cron = parse_cron(text)
-    except ScheduleError as error:
-        assert error.faults
-    else:
-        start = datetime(2026, 1, 1)
-        following = cron.next_wall(start)
-        assert following is not None
-        assert start < following
+        following = parse_cron(text).next_wall(start)
+    except ScheduleError:
+        return
+    assert following is not None
+    assert start < following
 
 
 def test_parsing_is_cached() -> None:

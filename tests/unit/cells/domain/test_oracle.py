@@ -1,5 +1,6 @@
 """The schedule engine against brute force, around real transitions of real zones."""
 
+# ruff: noqa: DTZ001 - wall times are naive
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -35,7 +36,10 @@ def cases(draw: st.DrawFn) -> tuple[Expression, str, tzif.Jump, Gap, Overlap]:
 def compiled_of(expression: Expression, zone_name: str, gap: Gap, overlap: Overlap) -> Compiled:
     return compile_schedule(
         Schedule(
-            type=ScheduleType.CRON, cron=expression.text, time_zone=zone_name, dst=Dst(gap=gap, overlap=overlap)
+            type=ScheduleType.CRON,
+            cron=expression.text,
+            time_zone=zone_name,
+            dst=Dst(gap=gap, overlap=overlap),
         )
     )
 

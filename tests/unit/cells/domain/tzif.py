@@ -1,11 +1,13 @@
-"""The pinned zone files, read without zoneinfo: the instants at which real clocks jumped."""
+"""The instants at which real clocks jump: from the zone files, and by watching the rules."""
 
 from __future__ import annotations
 
 import struct
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 _HEADER = struct.Struct(">4sc15x6I")
 
@@ -27,7 +29,8 @@ def names() -> tuple[str, ...]:
 
 @cache
 def jumps(name: str) -> tuple[Jump, ...]:
-    """Every change of a zone's offset that its file lists."""
+    """Every change of a zone's offset that its file lists. What its closing rule generates
+    (for most zones: everything from some year on) is not among them."""
     raw = resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).read_bytes()
     _, _, isut, isstd, leap, times, types, chars = _HEADER.unpack_from(raw)
     # The first block is the 32-bit one; the second has the same layout with 64-bit times.
@@ -36,12 +39,30 @@ def jumps(name: str) -> tuple[Jump, ...]:
     start += _HEADER.size
     instants = struct.unpack_from(f">{times}q", raw, start)
     kinds = raw[start + times * 8 : start + times * 9]
-    offsets = [
-        struct.unpack_from(">i", raw, start + times * 9 + number * 6)[0] for number in range(types)
-    ]
+    offsets = [struct.unpack_from(">i", raw, start + times * 9 + number * 6)[0] for number in range(types)]
     found, before = [], offsets[0] if offsets else 0
     for at, kind in zip(instants, kinds, strict=True):
         if offsets[kind] != before:
             found.append(Jump(at, before, offsets[kind]))
         before = offsets[kind]
+    return tuple(found)
+
+
+@cache
+def watched(name: str) -> tuple[Jump, ...]:
+    """Every change of a zone's offset from 2024 to 2027, by looking at its clock each hour and
+    then each minute."""
+    tz, found = ZoneInfo(name), []
+
+    def offset(at: int) -> int:
+        local = datetime.fromtimestamp(at, UTC).astimezone(tz)
+        return int(local.utcoffset().total_seconds())
+
+    start, stop = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (2024, 2028))
+    before = offset(start)
+    for hour in range(start, stop, 3600):
+        if offset(hour + 3600) != before:
+            at = next(m for m in range(hour, hour + 3601, 60) if offset(m) != before)
+            found.append(Jump(at, before, offset(at)))
+            before = offset(at)
     return tuple(found)
