@@ -127,7 +127,7 @@ class Process:
         """The chosen roles. Each start of one builds it anew."""
         store, queue, clock, host, metrics = self.store, self.queue, self.clock, self.host, self.metrics
         settings, roles = self.settings, self.settings.roles
-        timing = TimerMetrics(metrics)
+        timing = TimerMetrics(metrics) if roles & {"loader", "dispatcher"} else None
         if "loader" in roles:
             yield "loader", lambda: Loader(store=store, queue=queue, clock=clock, metrics=timing)
             yield "sweeper", lambda: Sweeper(store=store, queue=queue, clock=clock, metrics=timing)

@@ -249,7 +249,7 @@ async def cell(
         store,
         clock,
         metrics,
-        roles=["dispatcher", "executor"],
+        roles=[part for part in parts if part != "host"],
         lease_ms=lease_ms,
         renew_seconds=renew_seconds,
     )
