@@ -56,7 +56,7 @@ class Processes:
         """Console and management API."""
         command = [
             *("-m", "granian", "--interface", "wsgi", "--host", LOOPBACK),
-            *("--port", str(self._ports.of("django")), "--workers", "1", "--blocking-threads", "8"),
+            *("--port", str(self._ports.of("django")), "--workers", "1", "--blocking-threads", "4"),
             *("--workers-kill-timeout", "20", "--respawn-failed-workers", "--no-ws"),
             "controlplane.wsgi:application",
         ]
