@@ -167,7 +167,7 @@ def _take(parsed: Sequence[_Parsed], picked: list[int], results: list[Result | N
             values = _columns(parsed, picked)
             values["quantity"] = [parsed[n].record.quantity for n in picked]
             cursor.execute(_SQL["take"], values)
-            taken = {n: fresh for n, fresh in cursor.fetchall()}
+            taken = dict(cursor.fetchall())
         for n in picked:
             if taken[n]:
                 results[n] = Result.ACCEPTED

@@ -34,9 +34,7 @@ def books() -> list[Book]:
 def usage_by_day(tenant_id: uuid.UUID, since: date, until: date) -> list[tuple[date, Usage]]:
     """A tenant's usage over [since, until), by day, metric and region policy."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            _SQL["usage_of_tenant"], {"tenant_id": tenant_id, "since": since, "until": until}
-        )
+        cursor.execute(_SQL["usage_of_tenant"], {"tenant_id": tenant_id, "since": since, "until": until})
         rows = cursor.fetchall()
     return [(day, Usage(metric=m, region_policy=p, quantity=q)) for day, m, p, q in rows]
 
@@ -48,9 +46,7 @@ def daily_cost(tenant_id: uuid.UUID, since: date, until: date) -> list[Rated]:
     return [rate_day(day, [usage for _, usage in rows], prices) for day, rows in days]
 
 
-def tenants_with_usage(
-    since: date, until: date, *, after: uuid.UUID | None, limit: int
-) -> list[uuid.UUID]:
+def tenants_with_usage(since: date, until: date, *, after: uuid.UUID | None, limit: int) -> list[uuid.UUID]:
     """Who used anything in [since, until), in order of id behind `after`."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -59,15 +55,11 @@ def tenants_with_usage(
         return [row[0] for row in cursor.fetchall()]
 
 
-def daily_cost_of(
-    tenants: Sequence[uuid.UUID], since: date, until: date
-) -> dict[uuid.UUID, list[Rated]]:
+def daily_cost_of(tenants: Sequence[uuid.UUID], since: date, until: date) -> dict[uuid.UUID, list[Rated]]:
     """The same for several tenants at once."""
     prices = books()
     with connection.cursor() as cursor:
-        cursor.execute(
-            _SQL["usage_of_all"], {"since": since, "until": until, "tenants": list(tenants)}
-        )
+        cursor.execute(_SQL["usage_of_all"], {"since": since, "until": until, "tenants": list(tenants)})
         rows = cursor.fetchall()
     found: dict[uuid.UUID, list[Rated]] = {t: [] for t in tenants}
     for (tenant_id, day), group in groupby(rows, key=lambda r: (r[1], r[0])):

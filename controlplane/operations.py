@@ -64,7 +64,9 @@ def metrics(request: HttpRequest) -> HttpResponse:
     gauge("control_outbox_failing_items", "Of these, tried more than once.", outbox["failing"])
     gauge("control_outbox_oldest_seconds", "Age of the oldest.", _age(outbox["oldest"]))
     behind = Placement.objects.filter(confirmed_version__lt=F("tenant__version"))
-    gauge("control_unconfirmed_tenants", "Tenants whose cell has not confirmed their version.", behind.count())
+    gauge(
+        "control_unconfirmed_tenants", "Tenants whose cell has not confirmed their version.", behind.count()
+    )
     gauge("billing_dirty_days", "Days still to be added up.", DirtyDay.objects.count())
     open_conflicts = MeterConflict.objects.filter(settled_at=None, first_at__lte=Now())
     gauge("billing_open_meter_conflicts", "Meter records refused and not settled.", open_conflicts.count())

@@ -1,1 +1,12 @@
-urlpatterns: list = []
+from django.urls import path
+from drf_spectacular.renderers import OpenApiJsonRenderer
+from drf_spectacular.views import SpectacularAPIView, SpectacularRedocView
+
+urlpatterns = [
+    path(
+        "management.json",
+        SpectacularAPIView.as_view(renderer_classes=[OpenApiJsonRenderer]),
+        name="openapi-management",
+    ),
+    path("management", SpectacularRedocView.as_view(url_name="openapi-management")),
+]

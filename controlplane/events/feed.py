@@ -110,4 +110,3 @@ def prune(keep_seconds: int = _KEEP_SECONDS) -> None:
     """Forgets changes older than the kept time; cursors from before then are refused."""
     with connection.cursor() as cursor:
         cursor.execute(_SQL["prune"], {"keep_seconds": keep_seconds})
-

@@ -78,7 +78,7 @@ def run_item(item_id: int) -> bool:
         return False
     try:
         _handler(held.topic)(held.subject)
-    except Exception as e:
+    except Exception as e:  # noqa: BLE001 - whatever went wrong, it is tried again and counted
         _LOG.warning("outbox item failed", topic=held.topic, subject=held.subject, error=str(e))
         with connection.cursor() as cursor:
             cursor.execute(

@@ -32,9 +32,7 @@ def _json(value: Any, status: int = 200) -> HttpResponse:
 
 def _problem(status: int, code: ErrorCode, detail: str) -> HttpResponse:
     document = {"type": "about:blank", "title": code.value, "status": status, "detail": detail, "code": code}
-    return HttpResponse(
-        msgspec.json.encode(document), status=status, content_type="application/problem+json"
-    )
+    return HttpResponse(msgspec.json.encode(document), status=status, content_type="application/problem+json")
 
 
 def _method(allowed: str) -> Callable[[View], View]:

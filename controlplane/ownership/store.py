@@ -69,9 +69,7 @@ class OwnershipStore(Protocol):
         """Puts a tenant on a cell under a fresh epoch; `expected` as in `claim_cell`."""
         ...
 
-    def tenants_of(
-        self, cell: str, *, after: uuid.UUID | None, limit: int
-    ) -> Sequence[TenantOwnership]:
+    def tenants_of(self, cell: str, *, after: uuid.UUID | None, limit: int) -> Sequence[TenantOwnership]:
         """The tenants of a cell in order of id, behind `after`."""
         ...
 

@@ -88,7 +88,9 @@ def _overtake(tenant_id: uuid.UUID, held: int) -> None:
     want(topic=TOPIC, subject=str(tenant_id))
 
 
-def compare(recorded: Mapping[uuid.UUID, Told], told: Mapping[uuid.UUID, Told]) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
+def compare(
+    recorded: Mapping[uuid.UUID, Told], told: Mapping[uuid.UUID, Told]
+) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
     """Pure: (tenants the cell must be told about, active tenants it has and should not)."""
     behind = sorted(t for t, wanted in recorded.items() if told.get(t) != wanted)
     strangers = sorted(t for t, has in told.items() if t not in recorded and has.state == "ACTIVE")
@@ -127,7 +129,9 @@ def settle_drift(cell: Cell) -> int:
     recorded = recorded_on(cell)
     behind, strangers = compare(recorded, told_to(cell))
     for tenant_id in strangers:
-        _LOG.error("active on a cell it is not placed on", cell=cell.name, tenant_id=encode(TENANT, tenant_id))
+        _LOG.error(
+            "active on a cell it is not placed on", cell=cell.name, tenant_id=encode(TENANT, tenant_id)
+        )
     for tenant_id in behind:
         with transaction.atomic():
             want(topic=TOPIC, subject=str(tenant_id))

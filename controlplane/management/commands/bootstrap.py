@@ -104,9 +104,7 @@ def _demo(wanted: DemoInput, region: str, owner: User) -> Tenant:
         tenant = set_quotas(tenant_id=tenant.id, quotas=_DEMO_QUOTAS, actor=_ACTOR, reason=_REASON)
     if not Membership.objects.filter(tenant=tenant, user=owner).exists():
         actor = Actor(name=_ACTOR.name, operator=True, owner=True, source=_ACTOR.source)
-        add_member(
-            tenant_id=tenant.id, email=owner.email, role=Role.OWNER, actor=actor, reason=_REASON
-        )
+        add_member(tenant_id=tenant.id, email=owner.email, role=Role.OWNER, actor=actor, reason=_REASON)
     return tenant
 
 
@@ -125,7 +123,7 @@ def _push(tenant: Tenant, seconds: float) -> bool:
 
 class Command(BaseCommand):
     help = __doc__
-    requires_system_checks: list[str] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("--wait-seconds", type=float, default=10.0, help="for the cell to answer")

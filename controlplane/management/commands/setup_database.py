@@ -43,7 +43,7 @@ def _ensure_database(url: str) -> bool:
 
 class Command(BaseCommand):
     help = __doc__
-    requires_system_checks: list[str] = []
+    requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
         began = time.monotonic()

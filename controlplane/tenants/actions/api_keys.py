@@ -150,7 +150,12 @@ def rotate_api_key(
         raise Conflicting(f"the key was rotated already, to {key.successor_id}")
     text = new_key(operator=tenant_id is None)
     successor = _issue(
-        tenant_id=tenant_id, name=key.name, scopes=key.scopes, expires_at=key.expires_at, text=text, actor=actor
+        tenant_id=tenant_id,
+        name=key.name,
+        scopes=key.scopes,
+        expires_at=key.expires_at,
+        text=text,
+        actor=actor,
     )
     before = _shown(key)
     key.successor = successor

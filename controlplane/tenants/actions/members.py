@@ -60,9 +60,7 @@ def add_member(
     user = User.objects.filter(email=email).first() or _new_user(email, name)
     if Membership.objects.filter(tenant=tenant, user=user).exists():
         raise Conflicting(f"{email} is a member already")
-    member = Membership.objects.create(
-        tenant=tenant, user=user, role=role, may_see_payloads=may_see_payloads
-    )
+    member = Membership.objects.create(tenant=tenant, user=user, role=role, may_see_payloads=may_see_payloads)
     record(
         action="member.add", subject=member.public_id, tenant_id=tenant.id, actor=actor, reason=reason,
         after=_shown(member),

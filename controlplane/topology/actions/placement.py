@@ -73,9 +73,7 @@ def place_tenant(
     if Placement.objects.filter(tenant=tenant).exists():
         raise Conflicting("the tenant has a place; moving it is another operation")
     quota = Quota.objects.get(tenant=tenant)
-    wish = Wish(
-        region=tenant.home_region_id, runs_per_second=quota.job_runs_per_second, dedicated=dedicated
-    )
+    wish = Wish(region=tenant.home_region_id, runs_per_second=quota.job_runs_per_second, dedicated=dedicated)
     found = candidates(tenant.home_region_id)
     choice = choose_cell(wish, [c for c in found if cell in (None, c.name)])
     if choice.cell is None:

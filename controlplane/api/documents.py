@@ -1,0 +1,180 @@
+"""What the API shows. Serializers, so that the OpenAPI document says the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+from rest_framework import serializers
+
+from controlplane.events.models import AuditEvent
+from controlplane.tenants.models import ApiKey, Membership, Quota, Tenant
+from controlplane.topology.models import Cell, Placement, Region
+
+Document = serializers.Serializer[Any]
+
+
+class QuotaDocument(serializers.ModelSerializer[Quota]):
+    class Meta:
+        model = Quota
+        fields = Quota.NAMES
+
+
+class PlacementDocument(Document):
+    """Where the tenant lives. `confirmed`: the cell knows the newest settings."""
+
+    cell = serializers.CharField(source="cell_id")
+    region = serializers.CharField(source="cell.region_id")
+    epoch = serializers.IntegerField()
+    state = serializers.CharField()
+    placed_at = serializers.DateTimeField()
+    confirmed = serializers.SerializerMethodField()
+
+    def get_confirmed(self, placement: Placement) -> bool:
+        return placement.confirmed_version >= placement.tenant.version
+
+
+class TenantDocument(Document):
+    tenant_id = serializers.CharField(source="public_id")
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    state = serializers.CharField()
+    home_region = serializers.CharField(source="home_region_id")
+    default_region_policy = serializers.CharField()
+    default_window_seconds = serializers.IntegerField()
+    default_once_window_seconds = serializers.IntegerField()
+    quotas = QuotaDocument(source="quota")
+    placement = PlacementDocument()
+    version = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class OperatorPlacementDocument(PlacementDocument):
+    """The same for operators, with the chooser's reasons."""
+
+    tenant_id = serializers.CharField(source="tenant.public_id")
+    why = serializers.CharField()
+    confirmed_version = serializers.IntegerField()
+    confirmed_at = serializers.DateTimeField()
+
+
+class MemberDocument(Document):
+    member_id = serializers.CharField(source="public_id")
+    user_id = serializers.CharField(source="user.public_id")
+    email = serializers.EmailField(source="user.email")
+    name = serializers.CharField(source="user.name")
+    role = serializers.CharField()
+    may_see_payloads = serializers.BooleanField()
+    version = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+
+
+class ApiKeyDocument(Document):
+    """A key without its secret. `state`: LIVE, ROTATED (live until it expires), EXPIRED, REVOKED."""
+
+    key_id = serializers.CharField(source="id")
+    name = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.CharField())
+    state = serializers.SerializerMethodField()
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    revoked_at = serializers.DateTimeField()
+    last_used_at = serializers.DateTimeField()
+    successor = serializers.CharField(source="successor_id", allow_null=True)
+
+    def get_state(self, key: ApiKey) -> str:
+        if key.revoked_at is not None:
+            return "REVOKED"
+        if key.expires_at is not None and key.expires_at <= timezone.now():
+            return "EXPIRED"
+        return "ROTATED" if key.successor_id else "LIVE"
+
+
+class IssuedKeyDocument(ApiKeyDocument):
+    """A new key; `api_key` is shown this once."""
+
+    api_key = serializers.CharField()
+
+
+class AuditDocument(Document):
+    event_id = serializers.CharField(source="public_id")
+    at = serializers.DateTimeField()
+    actor = serializers.CharField()
+    source = serializers.CharField()
+    action = serializers.CharField()
+    subject = serializers.CharField()
+    reason = serializers.CharField()
+    before = serializers.JSONField()
+    after = serializers.JSONField()
+
+
+class RegionDocument(serializers.ModelSerializer[Region]):
+    class Meta:
+        model = Region
+        fields = ("name", "label", "created_at")
+
+
+class CellDocument(Document):
+    """A cell. `url` is of its primary site; its signing key is never shown."""
+
+    name = serializers.CharField()
+    region = serializers.CharField(source="region_id")
+    kind = serializers.CharField()
+    state = serializers.CharField()
+    capacity_runs_per_second = serializers.IntegerField()
+    ownership_epoch = serializers.IntegerField()
+    url = serializers.SerializerMethodField()
+    tenants = serializers.SerializerMethodField()
+    promised_runs_per_second = serializers.SerializerMethodField()
+    status = serializers.JSONField()
+    status_at = serializers.DateTimeField()
+    status_error = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+    def get_url(self, cell: Cell) -> str | None:
+        return next((s.url for s in cell.sites.all() if s.primary), None)
+
+    def get_tenants(self, cell: Cell) -> int:
+        return int(getattr(cell, "tenant_count", 0))
+
+    def get_promised_runs_per_second(self, cell: Cell) -> int:
+        return int(getattr(cell, "promised", None) or 0)
+
+
+class ChoiceDocument(Document):
+    """Which cell a tenant would get, and why not the others."""
+
+    cell = serializers.CharField(allow_null=True)
+    why = serializers.CharField()
+    refused = serializers.DictField(child=serializers.CharField())
+
+
+def show_tenant(tenant: Tenant) -> dict[str, Any]:
+    return dict(TenantDocument(tenant).data)
+
+
+def show_member(member: Membership) -> dict[str, Any]:
+    return dict(MemberDocument(member).data)
+
+
+def show_key(key: ApiKey) -> dict[str, Any]:
+    return dict(ApiKeyDocument(key).data)
+
+
+def show_event(event: AuditEvent) -> dict[str, Any]:
+    return dict(AuditDocument(event).data)
+
+
+def page_of(document: type[Document]) -> type[Document]:
+    """The schema of a list."""
+    name = document.__name__.removesuffix("Document") + "PageDocument"
+    return type(
+        name,
+        (serializers.Serializer,),
+        {
+            "items": document(many=True),
+            "next_cursor": serializers.CharField(allow_null=True),
+        },
+    )
