@@ -63,8 +63,7 @@ class Installation:
             await self._manage("migrate", ["setup_database"], environments)
             bootstrapped, *_ = await _all(
                 after_cells(),
-                *map(start, (processes.django(), processes.router())),
-                *map(start, (processes.celery_worker(), processes.celery_beat())),
+                *map(start, (processes.django(), processes.celery_worker(), processes.celery_beat())),
             )
             return str(bootstrapped)
 
@@ -73,14 +72,16 @@ class Installation:
             return await self._manage("bootstrap", ["bootstrap"], environments, json.dumps(bootstrap))
 
         async def data_plane() -> None:
-            await _all(*(start(processes.cell(cell)) for cell in options.cells), start(processes.echo()))
+            await _all(*(start(processes.cell(cell)) for cell in options.cells))
             cells_are_up.set()
 
         start = self.supervisor.start
         cells_are_up = asyncio.Event()
         await stores_are_there()
         self.say("PostgreSQL and Valkey are up")
-        placed, _ = await _all(control_plane(), data_plane())
+        # The router asks Django for its table until Django is there.
+        entry = map(start, (processes.router(), processes.echo()))
+        placed, *_ = await _all(control_plane(), data_plane(), *entry)
         self.say("all processes are ready")
         jobs = demo_jobs(dt.datetime.now(dt.UTC)) if options.demo_jobs else []
         await asyncio.to_thread(
