@@ -71,6 +71,7 @@ class Dispatcher:
         queue.on_wake(self._alarm.ring)
         self._shards: frozenset[int] = frozenset()
         self._fresh_after: int | None = None
+        self._tenants_held = 0
         self._load = 0.0  # recent releases, halved every quarter of a second
         self._last_wake_ms = 0
         self._rates: dict[uuid.UUID, int] = {}
@@ -127,8 +128,10 @@ class Dispatcher:
     def _measure(self, released: Released, now: int) -> None:
         elapsed, self._last_wake_ms = now - self._last_wake_ms, now
         self._load = self._load * 0.5 ** (elapsed / _LOAD_HALF_LIFE_MS) + released.total
+        self._tenants_held = released.tenants_held
         metrics = self._metrics
         metrics.wakes.inc()
+        metrics.tenants_held.set(released.tenants_held)
         if released.oldest_due_ms is not None:
             metrics.release_lag.observe(max(0, now - released.oldest_due_ms) / 1000)
         for name, count in zip(CLASSES, released.by_class, strict=True):
@@ -142,7 +145,8 @@ class Dispatcher:
         pause = 0.0
         while not await stopped_within(stop, pause):
             pause = 1.0
-            rates = RATES_SECONDS if self._load > 1 else IDLE_RATES_SECONDS
+            busy = self._load > 1 or self._tenants_held > 0
+            rates = RATES_SECONDS if busy else IDLE_RATES_SECONDS
             for name, seconds, duty in (
                 ("rates", rates, self._tell_rates),
                 ("shards", SHARE_SECONDS, self._share_shards),
@@ -177,7 +181,11 @@ class Dispatcher:
         generation = await self._queue.generation()
         if generation != self._rates_generation:
             self._rates, self._rates_generation = {}, generation
-        placed = {t.tenant_id: t.config.job_runs_per_second for t in await self._store.list_tenants()}
+        # What belongs to a tenant that may not run now is held, in order, until it may again.
+        placed = {
+            t.tenant_id: t.config.job_runs_per_second if t.state == "ACTIVE" else 0
+            for t in await self._store.list_tenants()
+        }
         changed = {tenant: rate for tenant, rate in placed.items() if self._rates.get(tenant) != rate}
         await self._queue.put_rates(changed, gone=self._rates.keys() - placed.keys())
         self._rates = placed
@@ -215,7 +223,6 @@ class Dispatcher:
         return now - since >= UNLOADED_GRACE_SECONDS
 
     async def _read_depth(self) -> None:
-        queued, tenants_held = await self._queue.depths()
+        queued, _ = await self._queue.depths()
         for name, depth in zip(CLASSES, queued, strict=True):
             self._metrics.depth.labels(name).set(depth)
-        self._metrics.tenants_held.set(tenants_held)

@@ -42,6 +42,7 @@ class Released:
     left: bool  # more is due than one call may take
     next_due_ms: int | None  # None: nothing in this minute and the next
     oldest_due_ms: int | None  # of what came out of buckets
+    tenants_held: int  # tenants and classes past their quota
 
     @property
     def total(self) -> int:
@@ -90,7 +91,7 @@ class ValkeyQueue:
         if limit <= 0 or self._quiet_until[priority] > self._clock.monotonic():
             return ()
         announced = self._announced[priority]
-        blob: bytes = await self._valkey.script("pop", priority, limit, *(t.bytes for t in but_not))
+        blob: bytes = await self._valkey.script("pop", int(priority), limit, *(t.bytes for t in but_not))
         members = packing.unpack_popped(blob)
         # Only what we would hear about may be left unasked; a message that came meanwhile counts.
         if (
@@ -106,7 +107,7 @@ class ValkeyQueue:
         if not members:
             return
         counts = Counter((m.priority, m.tenant_id.bytes) for m in members)
-        args = [part for (priority, tenant), n in counts.items() for part in (priority, tenant, n)]
+        args = [part for (priority, tenant), n in counts.items() for part in (int(priority), tenant, n)]
         await self._valkey.script("refund", self._clock.now_ms(), DEFAULT_RATE, *args)
 
     async def wait_ready(self, *, timeout: float) -> None:
@@ -181,13 +182,14 @@ class ValkeyQueue:
             DEFAULT_RATE,
             "" if fresh_after_ms is None else fresh_after_ms,
         )
-        critical, high, default, low, held, left, next_due, oldest = answer
+        critical, high, default, low, held, left, next_due, oldest, tenants_held = answer
         return Released(
             by_class=(critical, high, default, low),
             held=held,
             left=bool(left),
             next_due_ms=next_due if next_due >= 0 else None,
             oldest_due_ms=oldest if oldest >= 0 else None,
+            tenants_held=tenants_held,
         )
 
     async def put_rates(self, rates: Mapping[uuid.UUID, int], *, gone: Iterable[uuid.UUID] = ()) -> None:
@@ -232,7 +234,8 @@ def _bucket_args(members: Sequence[Member]) -> list[int | str | bytes]:
     """Arguments of add.lua and remove.lua."""
     args: list[int | str | bytes] = []
     for (priority, minute), shards in packing.by_bucket(members).items():
-        args += (priority, minute_label(minute), minute, len(shards))
+        # An enum's member would be sent by its name.
+        args += (int(priority), minute_label(minute), minute, len(shards))
         for shard, flat in shards.items():
             args += (shard, len(flat) // 2)
             args += flat

@@ -4,7 +4,8 @@
 -- ARGV: now (epoch ms), held shards ('*' or 256 characters, '1' where held), budget (members),
 -- rate of unknown tenants, time of the wake before if that left work behind (else '').
 -- Answers {released of class 0, 1, 2, 3, held back, whether work is left, when the next member is
--- due (-1: none in this minute and the next), oldest due time taken (-1: nothing)}.
+-- due (-1: none in this minute and the next), oldest due time taken (-1: nothing), tenants and
+-- classes that hold something}.
 --
 -- More due than the budget is a backlog. It is taken oldest first, but beside it whatever became due
 -- since the wake before: a flood must not delay others' work by the time it takes to release it.
@@ -175,4 +176,5 @@ if classes > 0 then redis.call('PUBLISH', READY, classes) end
 
 if next_due == math.huge then next_due = -1 end
 if oldest_taken == math.huge then oldest_taken = -1 end
-return {out[1], out[2], out[3], out[4], held_back, left and 1 or 0, next_due, oldest_taken}
+return {out[1], out[2], out[3], out[4], held_back, left and 1 or 0, next_due, oldest_taken,
+  redis.call('ZCARD', HELD_AT)}

@@ -12,7 +12,13 @@ import redis.asyncio as redis
 
 from cells.clock import SystemClock
 from cells.ports import Member
+from cells.timers.metrics import TimerMetrics
 from cells.timers.queue import ValkeyQueue
+from tests.component.cells.store.conftest import store, world
+from tests.component.cells.store.world import World
+from tests.component.cells.timers.harness import Breakable, Timers
+
+__all__ = ["store", "world"]
 
 _cells = itertools.count(1)
 
@@ -92,3 +98,12 @@ def member(tenants: list[uuid.UUID]) -> MakeMember:
         )
 
     return make
+
+
+@pytest.fixture
+async def timers(world: World, valkey_url: str, cell: str) -> AsyncIterator[Timers]:
+    """Services on a store of their own, with the real clock."""
+    queue = ValkeyQueue(valkey_url, cell=cell, clock=SystemClock())
+    await queue.open()
+    yield Timers(world, Breakable(world.store), queue, TimerMetrics())
+    await queue.close()
