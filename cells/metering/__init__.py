@@ -1,0 +1,1 @@
+"""What a cell has counted, sealed and sent to the control plane."""
