@@ -9,7 +9,7 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from cells.api import paths
-from cells.api.models import JobIn, ScheduleIn, TargetIn
+from cells.api.models import CronIn, DstIn, JobIn, NowIn, OnceIn, RateIn, ScheduleIn, TargetIn
 from cells.api.problems import Fault, Problem, body_fault, invalid, pointer_to, schedule_faults
 from cells.api.reading import Fields
 from cells.api.routing import Call
@@ -33,8 +33,6 @@ from cells.ports import JobRow, Member, NewJob, TargetRow, TenantConfig
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_DEFAULT_DST = Dst()
-_DEFAULT_RETRY = RetryPolicy()
 
 _schedule: TypeAdapter[ScheduleIn] = TypeAdapter(ScheduleIn)
 
@@ -42,17 +40,33 @@ _schedule: TypeAdapter[ScheduleIn] = TypeAdapter(ScheduleIn)
 # --- schedules ---------------------------------------------------------------------------
 def to_schedule(given: ScheduleIn) -> Schedule:
     """The schedule as the domain knows it, unchecked."""
-    dst = getattr(given, "dst", None)
-    return Schedule(
-        type=ScheduleType(given.type),
-        run_at=getattr(given, "run_at", None),
-        cron=getattr(given, "cron", None),
-        every_seconds=getattr(given, "every_seconds", None),
-        time_zone=getattr(given, "time_zone", None),
-        start_at=getattr(given, "start_at", None),
-        end_at=getattr(given, "end_at", None),
-        dst=Dst(gap=dst.gap, overlap=dst.overlap) if dst is not None else _DEFAULT_DST,
-    )
+    match given:
+        case OnceIn():
+            return Schedule(
+                type=ScheduleType.ONCE, run_at=given.run_at, time_zone=given.time_zone, dst=_dst(given.dst)
+            )
+        case CronIn():
+            return Schedule(
+                type=ScheduleType.CRON,
+                cron=given.cron,
+                time_zone=given.time_zone,
+                start_at=given.start_at,
+                end_at=given.end_at,
+                dst=_dst(given.dst),
+            )
+        case RateIn():
+            return Schedule(
+                type=ScheduleType.RATE,
+                every_seconds=given.every_seconds,
+                start_at=given.start_at,
+                end_at=given.end_at,
+            )
+        case NowIn():
+            return Schedule(type=ScheduleType.NOW)
+
+
+def _dst(given: DstIn) -> Dst:
+    return Dst(gap=given.gap, overlap=given.overlap)
 
 
 def checked_schedule(given: ScheduleIn, now: datetime) -> Schedule:

@@ -28,9 +28,8 @@ def instant(value: datetime | None) -> str | None:
     """RFC 3339 in UTC; milliseconds only where there are any."""
     if value is None:
         return None
-    text = value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    ms = value.microsecond // 1000
-    return f"{text}.{ms:03d}Z" if ms else text + "Z"
+    precision = "milliseconds" if value.microsecond >= 1000 else "seconds"
+    return value.astimezone(UTC).isoformat(timespec=precision)[: -len("+00:00")] + "Z"
 
 
 def job_text(job_id: uuid.UUID) -> str:

@@ -171,10 +171,10 @@ class JobIn(Body):
         default=None,
         description=f"The body of each call, as it was sent; at most {PAYLOAD_LIMIT} bytes of JSON.",
     )
-    headers: dict[str, str] = Field(default={}, description="Added to each call.")
+    headers: dict[str, str] = Field(default_factory=dict, description="Added to each call.")
     name: Name | None = None
     key: Name | None = Field(default=None, description="Unique among the tenant's jobs.")
-    tags: list[Tag] = Field(default=[], max_length=20)
+    tags: list[Tag] = Field(default_factory=list, max_length=20)
     retry_policy: RetryIn = RetryIn()
     priority: PriorityName = "DEFAULT"
     dispatch_window_seconds: int | None = Field(

@@ -18,6 +18,7 @@ PATH_LIMIT = 2048
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#\\]*)(?P<rest>.*)", re.DOTALL)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _CHARS = r"[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2}"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PATH = re.compile(rf"(?:{_CHARS})*")
 _QUERY = re.compile(rf"(?:{_CHARS}|\?)*")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -111,8 +112,8 @@ def check_path(text: str, *, query: bool = False) -> str:
         raise ValueError("holds characters that must be percent-encoded")
     if "//" in path:
         raise ValueError("must have no empty segment (//)")
-    plain = _decoded(path)
-    if any(ord(c) < 0x20 or ord(c) == 0x7F for c in plain + _decoded(rest)):
+    plain = _decoded(path) if "%" in path else path
+    if "%" in text and _CONTROL.search(plain + _decoded(rest)):
         raise ValueError("must hold no encoded control characters")
     if plain.count("/") != path.count("/") or "\\" in plain:
         raise ValueError("must hold no encoded slash or backslash")

@@ -1,0 +1,241 @@
+"""The API on a real store and a real queue, and a caller that signs as the router does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+from fastapi import FastAPI
+
+from cells.api.app import create_app
+from cells.api.services import Services
+from cells.clock import SystemClock
+from cells.config import Settings
+from cells.contract import Caller, Scope, body_hash, sign_request
+from cells.domain import ids
+from cells.execution.host_agent import HostAgent
+from cells.observability.metrics import Metrics
+from cells.ports import Queue, Store, TenantConfig, TenantPlacement
+from cells.secrets import SealedBox
+from cells.store.postgres import PostgresStore
+from cells.timers.queue import ValkeyQueue
+
+CELL = "local-shared-1"
+KEY = b"k" * 32
+ALL = tuple(scope.value for scope in (Scope.ADMIN,))
+
+
+class MovableClock(SystemClock):
+    """The real clock, put ahead or back by a test."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+@dataclass
+class Api:
+    """One tenant's (or somebody's) way to the API."""
+
+    app: FastAPI
+    http: httpx.AsyncClient
+    clock: MovableClock
+    tenant: uuid.UUID
+    scopes: tuple[str, ...] = ALL
+    actor: str = "key:test"
+    epoch: int = 1
+
+    @property
+    def tenant_text(self) -> str:
+        return ids.encode(ids.TENANT, self.tenant)
+
+    def with_scopes(self, *scopes: Scope) -> Api:
+        """The same tenant with other rights."""
+        return Api(self.app, self.http, self.clock, self.tenant, tuple(s.value for s in scopes))
+
+    def of(self, tenant: uuid.UUID) -> Api:
+        """Another tenant."""
+        return Api(self.app, self.http, self.clock, tenant)
+
+    def signed(
+        self, method: str, path: str, *, body: bytes = b"", hashed: bool = False, now_ms: int | None = None
+    ) -> dict[str, str]:
+        """Headers that vouch for a request."""
+        headers = sign_request(
+            kid=CELL,
+            secret=KEY,
+            now_ms=now_ms if now_ms is not None else self.clock.now_ms(),
+            method=method,
+            target=path,
+            caller=Caller(
+                tenant_id=self.tenant_text, actor=self.actor, scopes=self.scopes, epoch=self.epoch
+            ),
+            **({"body_sha256": body_hash(body)} if hashed else {}),
+        )
+        return headers
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: dict[str, str] | None = None,
+        hashed: bool = False,
+    ) -> httpx.Response:
+        """A signed request; a body that is no bytes is sent as JSON."""
+        content = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
+        return await self.http.request(
+            method,
+            path,
+            content=content,
+            headers=self.signed(method, path, body=content, hashed=hashed) | (headers or {}),
+        )
+
+    async def get(self, path: str, status: int = 200) -> Any:
+        """Read; the status is asserted."""
+        return await self.ok("GET", path, status=status)
+
+    async def ok(self, method: str, path: str, body: Any = None, *, status: int = 200, **more: Any) -> Any:
+        """Send; the status is asserted, the JSON returned."""
+        answer = await self.send(method, path, body, **more)
+        assert answer.status_code == status, (answer.status_code, answer.text)
+        return answer.json() if answer.content else None
+
+    async def problem(
+        self, method: str, path: str, body: Any = None, *, status: int, code: str, **more: Any
+    ) -> Any:
+        """Send; the answer must be that problem."""
+        answer = await self.send(method, path, body, **more)
+        assert (answer.status_code, answer.json().get("code")) == (status, code), answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        document = answer.json()
+        assert document["status"] == status
+        assert document["type"].startswith("urn:clockhouse:problem:")
+        assert document["title"]
+        assert document["detail"]
+        return document
+
+    async def target(self, base_url: str = "https://email.internal/v1", **fields: Any) -> Any:
+        """A registered and approved target."""
+        made = await self.ok("POST", "/v1/targets", {"base_url": base_url, **fields}, status=201)
+        await self.ok("POST", f"/v1/targets/{made['target_id']}:approve")
+        return made
+
+    async def job(self, target_id: str, **fields: Any) -> Any:
+        """A job on that target."""
+        body = {"schedule": {"type": "RATE", "every_seconds": 3600}, "target": {"target_id": target_id}}
+        return await self.ok("POST", "/v1/jobs", body | fields, status=201)
+
+
+@dataclass
+class Cell:
+    """The API with what is behind it."""
+
+    api: Api
+    store: PostgresStore
+    queue: ValkeyQueue
+    clock: MovableClock
+    metrics: Metrics
+    host: HostAgent
+    box: SealedBox
+    database_url: str
+    made: list[uuid.UUID] = field(default_factory=list)
+
+    @property
+    def services(self) -> Services:
+        services: Services = self.api.app.state.services
+        return services
+
+    async def place(self, tenant: uuid.UUID, *, state: str = "ACTIVE", epoch: int = 1, **config: Any) -> None:
+        """Place a tenant here."""
+        self.made.append(tenant)
+        applied = await self.store.put_tenant(
+            TenantPlacement(
+                tenant_id=tenant,
+                state=state,
+                ownership_epoch=epoch,
+                config_version=len(self.made),
+                config=TenantConfig(**config),
+            )
+        )
+        assert applied
+        self.services.placements.forget(tenant)
+
+    def with_engines(self, *, store: Store | None = None, queue: Queue | None = None) -> Api:
+        """The same API over a wrapped store or queue."""
+        app = _app(self, store or self.store, queue or self.queue)
+        return Api(app, _client(app), self.clock, self.api.tenant)
+
+
+def settings(database_url: str = "", valkey_url: str = "") -> Settings:
+    """Settings of the tests' cell."""
+    return Settings(
+        cell_name=CELL,
+        region="local",
+        database_url=database_url,
+        valkey_url=valkey_url,
+        bind_host="127.0.0.1",
+        bind_port=0,
+        keys={CELL: KEY},
+        installation_keys=(b"i" * 32,),
+    )
+
+
+def _client(app: FastAPI) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://cell")
+
+
+def _app(cell: Cell, store: Store, queue: Queue) -> FastAPI:
+    return create_app(
+        store=store,
+        queue=queue,
+        secrets=cell.box,
+        settings=settings(),
+        clock=cell.clock,
+        metrics=Metrics(),
+        host=cell.host,
+    )
+
+
+@asynccontextmanager
+async def cell(database_url: str, valkey_url: str) -> AsyncIterator[Cell]:
+    """A cell with one tenant, whose host lease is held."""
+    clock, metrics = MovableClock(), Metrics()
+    box = SealedBox([b"i" * 32])
+    async with PostgresStore(database_url, cell_name=CELL, pool_size=6) as store:
+        await store.ensure_partitions(days_ahead=2)
+        host = HostAgent(store, SystemClock(), metrics, roles=("api",))
+        stop = asyncio.Event()
+        holding = asyncio.create_task(host.run(stop))
+        await host.wait_live()
+        queue = ValkeyQueue(valkey_url, cell=f"api-{os.getpid()}-{uuid.uuid4().hex[:8]}", clock=clock)
+        app = create_app(
+            store=store,
+            queue=queue,
+            secrets=box,
+            settings=settings(database_url, valkey_url),
+            clock=clock,
+            metrics=metrics,
+            host=host,
+        )
+        async with _client(app) as http:
+            tenant = uuid.uuid4()
+            made = Cell(
+                Api(app, http, clock, tenant), store, queue, clock, metrics, host, box, database_url
+            )
+            await made.place(tenant)
+            yield made
+            await made.services.feed.flush()
+        await queue.close()
+        stop.set()
+        await holding
