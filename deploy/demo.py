@@ -113,13 +113,17 @@ def demo_jobs(now: dt.datetime) -> list[Mapping[str, Any]]:
 
 
 def hello(api_url: str, api_key: str) -> str:
-    """A line for a shell that makes a job which calls the echo target at once."""
+    """A line for a shell that makes a job which calls the echo target five seconds later."""
     job = {
-        "schedule": {"type": "NOW"},
+        "schedule": {"type": "ONCE", "run_at": "SOON"},
+        "dispatch_window_seconds": 1,
         "target": {"target_id": TARGET_ID, "path": "/hello"},
         "payload": {"hello": "Clockhouse"},
     }
+    # The shell puts the time in: outside the single quotes that keep the JSON as it is.
+    soon = "'\"$(date -u -d '+5 seconds' +%Y-%m-%dT%H:%M:%SZ)\"'"
+    body = json.dumps(job).replace("SOON", soon)
     return (
         f"curl -sS -X POST {api_url}/v1/jobs -H 'Authorization: Bearer {api_key}'"
-        f" -H 'Content-Type: application/json' -d '{json.dumps(job)}'"
+        f" -H 'Content-Type: application/json' -d '{body}'"
     )

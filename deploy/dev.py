@@ -175,7 +175,7 @@ Clockhouse is up ({time.monotonic() - self._started:.1f} s).
   API        {dev["api_url"]}
   API key    {dev["api_key"]}
 
-A first job, called at once; {dev["echo_url"]}/calls shows what arrived:
+A first job, called in five seconds; {dev["echo_url"]}/calls shows what arrived:
 
   {dev["curl"]}
 
