@@ -25,6 +25,7 @@ from cells.config import ROLES, Settings, SettingsError
 from cells.execution.executor import Executor
 from cells.execution.host_agent import HostAgent
 from cells.execution.reaper import Reaper
+from cells.metering.meter import MeterService
 from cells.observability import logs
 from cells.observability.metrics import Metrics
 from cells.ops import Readiness, in_front, ops_app
@@ -154,6 +155,19 @@ class Process:
         if "reaper" in roles:
             yield "reaper", lambda: Reaper(store, queue, host, metrics)
             yield "upkeep", lambda: Upkeep(store, metrics)
+        if "meter" in roles:
+            yield (
+                "meter",
+                lambda: MeterService(
+                    store,
+                    clock,
+                    metrics,
+                    cell=settings.cell_name,
+                    control_url=settings.control_url,
+                    kid=settings.kid,
+                    secret=settings.keys[settings.kid],
+                ),
+            )
 
     async def _boot(self) -> bool:
         """Migrate and connect, however long the engines take. False if told to stop first."""
