@@ -26,7 +26,7 @@ import psycopg
 from cells.domain import ids
 from cells.domain.job import JobDefinition, JobState, Priority, Schedule, ScheduleType, TargetRef
 from cells.ports import Fence, NewJob, SealedSecret, TargetRow, TenantConfig, TenantPlacement
-from cells.secrets import InstallationSecrets
+from cells.secrets import SealedBox, target_context
 from cells.store.postgres import PostgresStore
 from deploy.engines import temporary_folder, temporary_postgres, temporary_valkey
 from deploy.ports import Reservation
@@ -80,7 +80,7 @@ class BenchCell:
             )
             host = await store.register_host(name=f"bench-{os.getpid()}", roles=["bench"], lease_ms=600_000)
             now = datetime.now(UTC)
-            vault = InstallationSecrets.from_hex(self.installation_key)
+            vault = SealedBox([bytes.fromhex(self.installation_key)])
             await store.create_target(
                 Fence(tenant_id=self.tenant_id, epoch=1),
                 TargetRow(
@@ -107,7 +107,7 @@ class BenchCell:
                         generation=1,
                         purpose="SIGNING",
                         sealed=vault.seal(
-                            os.urandom(32), context=self.tenant_id.bytes + TARGET.encode()
+                            os.urandom(32), context=target_context(self.tenant_id, TARGET, "SIGNING")
                         ),
                         created_at=now,
                         expires_at=None,
