@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import psycopg
 
 from cells.domain.ids import fresh_id, shard_of
@@ -21,8 +22,10 @@ from cells.ports import (
     Created,
     Fence,
     JobRow,
+    JournalBody,
     Member,
     NewJob,
+    RunRow,
     SealedSecret,
     TargetRow,
     TenantConfig,
@@ -53,9 +56,7 @@ def ms(at: datetime) -> int:
 
 def definition(**changes: Any) -> JobDefinition:
     fields: dict[str, Any] = {
-        "schedule": Schedule(
-            type=ScheduleType.RATE, every_seconds=3600, start_at=f"{seconds_ago(3600 * 24):%Y-%m-%dT%H:%M:%SZ}"
-        ),
+        "schedule": Schedule(type=ScheduleType.NOW),
         "target": TargetRef(target_id=TARGET, path="/run", timeout_seconds=30),
         "dispatch_window_seconds": 300,
     }
@@ -71,7 +72,7 @@ def new_job(at: datetime | None, definition_: JobDefinition | None = None, **cha
     offset_ms = changes.get("offset_ms", 0)
     fields: dict[str, Any] = {
         "job_id": job_id,
-        "definition": definition_ or definition(),
+        "definition": definition_ or every(3600, at or now()),
         "payload": b'{"n":1}',
         "shard": shard_of(job_id),
         "window_ms": 300_000,
@@ -181,9 +182,7 @@ class World:
         assert results == [Created(created=True, status=201, answer=None)] * len(jobs)
 
     async def claim(self, *members: Member, host_id: int | None = None) -> ClaimResult:
-        return await self.store.claim(
-            members, host_id=host_id or self.host_id, host_name=self.host_name
-        )
+        return await self.store.claim(members, host_id=host_id or self.host_id, host_name=self.host_name)
 
     async def claimed(self, job: NewJob, fence: Fence | None = None) -> Claim:
         """Create a due job and claim it."""
@@ -196,6 +195,40 @@ class World:
         row = await self.store.get_job((fence or self.a).tenant_id, job.job_id)
         assert row is not None
         return row
+
+    async def run(self, claim: Claim) -> RunRow:
+        row = await self.store.get_run(claim.tenant_id, claim.key)
+        assert row is not None
+        return row
+
+    async def complete(self, claim: Claim, state: RunState, **changes: Any) -> bool:
+        applied = await self.store.complete([completion(claim, state, **changes)], host_id=self.host_id)
+        (one,) = applied.applied
+        return one
+
+    async def set_state(
+        self, job: NewJob, state: JobState, at: datetime | None = None, **changes: Any
+    ) -> JobRow:
+        arguments: dict[str, Any] = {"base_version": None, "actor": "key:test", "host_id": self.host_id}
+        return await self.store.set_job_state(
+            self.a, job_id=job.job_id, state=state, next_run_at=at, due_at=at, **(arguments | changes)
+        )
+
+    async def journal(self) -> list[JournalBody]:
+        """Every row, in the order it was written."""
+        rows = await self.rows("SELECT body FROM journal ORDER BY seq")
+        return [msgspec.json.decode(body, type=JournalBody) for (body,) in rows]
+
+    async def writes(self) -> int:
+        """Rows inserted and updated in this database so far, by backends that have ended."""
+        open_ = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        assert await self.value(open_) == 0
+        return int(await self.value("SELECT sum(n_tup_ins + n_tup_upd) FROM pg_stat_user_tables"))
+
+    async def wrote(self, total: int) -> bool:
+        """Whether that many rows were written."""
+        assert await self.writes() == total
+        return True
 
     async def put_tenant(self, fence: Fence, state: str = "ACTIVE", *, version: int, **config: Any) -> None:
         assert await self.store.put_tenant(
@@ -219,7 +252,16 @@ class World:
         """All that a refused write must have left alone."""
         return {
             table: await self.rows(f"SELECT t::text FROM {table} t ORDER BY 1")  # noqa: S608
-            for table in ("jobs", "runs", "job_versions", "job_facets", "dlq", "targets", "journal", "idempotency_keys")
+            for table in (
+                "jobs",
+                "runs",
+                "job_versions",
+                "job_facets",
+                "dlq",
+                "targets",
+                "journal",
+                "idempotency_keys",
+            )
         }
 
 
