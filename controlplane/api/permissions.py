@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
@@ -24,8 +25,12 @@ class HasScope(BasePermission):
         if request.method == "OPTIONS":
             return bool(request.user)
         needed: Scope | None = getattr(view, "scopes", {}).get(request.method)
-        if not request.user or needed is None:
+        if not request.user:
             return False
+        if needed is None:
+            if hasattr(view, (request.method or "").lower()):
+                return False  # a method somebody forgot to say the scope of
+            raise MethodNotAllowed(request.method or "")
         if request.user.allows(needed):
             return True
         self.message = f"This needs the scope {needed.value}."

@@ -1,0 +1,199 @@
+"""Every endpoint: refused without its scope, blind for other tenants' things.
+
+The table must name every operation of the OpenAPI document, so a new endpoint without a line
+here fails the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from drf_spectacular.generators import SchemaGenerator
+
+from cells.contract import TENANT_SCOPES, Scope
+from controlplane.actors import service
+from controlplane.tenants.actions.api_keys import create_api_key
+from controlplane.tenants.models import Tenant
+from tests.component.controlplane.contents import contents
+from tests.component.controlplane.factories import CellFactory, MembershipFactory, TenantFactory
+from tests.component.controlplane.signed import SignedClient, operator, tenant_admin
+
+pytestmark = pytest.mark.django_db
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A tenant of ours, and another with a member and a key."""
+
+    ours: Tenant
+    theirs: Tenant
+    ids: dict[str, str]
+
+
+@pytest.fixture
+def world(control: None) -> World:
+    ours, theirs = TenantFactory(), TenantFactory()
+    cell = CellFactory()
+
+    def of(tenant: Tenant) -> tuple[str, str]:
+        member = MembershipFactory(tenant=tenant)
+        issued = create_api_key(
+            tenant_id=tenant.id, name="k", scopes=["jobs:read"], actor=service("tests"), reason=""
+        )
+        return member.public_id, issued.key.id
+
+    member, key = of(theirs)
+    operators = create_api_key(
+        tenant_id=None, name="op", scopes=["operator"], actor=service("tests"), reason=""
+    )
+    ids = {
+        "member_id": member, "key_id": key, "tenant": theirs.public_id, "name": cell.name,
+        "operator_key_id": operators.key.id,
+    }  # fmt: skip
+    return World(ours=ours, theirs=theirs, ids=ids)
+
+
+NEW_KEY = {"name": "n", "scopes": ["jobs:read"]}
+NEW_CELL = {"name": "c-9", "region": "here", "url": "http://c:1", "key_hex": "00" * 32}
+
+#: (method, path template, the scope it needs, a body that would work)
+ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
+    ("GET", "/v1/tenant", Scope.JOBS_READ, None),
+    ("PATCH", "/v1/tenant", Scope.ADMIN, {"name": "New"}),
+    ("GET", "/v1/members", Scope.ADMIN, None),
+    ("POST", "/v1/members", Scope.ADMIN, {"email": "a@example.com", "role": "viewer"}),
+    ("GET", "/v1/members/{member_id}", Scope.ADMIN, None),
+    ("PATCH", "/v1/members/{member_id}", Scope.ADMIN, {"role": "viewer"}),
+    ("DELETE", "/v1/members/{member_id}", Scope.ADMIN, None),
+    ("GET", "/v1/api-keys", Scope.ADMIN, None),
+    ("POST", "/v1/api-keys", Scope.ADMIN, NEW_KEY),
+    ("GET", "/v1/api-keys/{key_id}", Scope.ADMIN, None),
+    ("POST", "/v1/api-keys/{key_id}:rotate", Scope.ADMIN, {}),
+    ("POST", "/v1/api-keys/{key_id}:revoke", Scope.ADMIN, {}),
+    ("GET", "/v1/audit-log", Scope.ADMIN, None),
+    ("GET", "/v1/usage", Scope.USAGE_READ, None),
+    ("GET", "/v1/cost-reports/daily", Scope.USAGE_READ, None),
+    ("GET", "/v1/admin/tenants", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/tenants", Scope.OPERATOR, {"slug": "new", "name": "New"}),
+    ("GET", "/v1/admin/tenants/{tenant}", Scope.OPERATOR, None),
+    ("PATCH", "/v1/admin/tenants/{tenant}", Scope.OPERATOR, {"name": "New"}),
+    ("PATCH", "/v1/admin/tenants/{tenant}/quotas", Scope.OPERATOR, {"quotas": {"running_runs": 5}}),
+    ("POST", "/v1/admin/tenants/{tenant}:suspend", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/tenants/{tenant}:resume", Scope.OPERATOR, {}),
+    ("GET", "/v1/admin/regions", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/regions", Scope.OPERATOR, {"name": "there"}),
+    ("GET", "/v1/admin/cells", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/cells", Scope.OPERATOR, NEW_CELL),
+    ("GET", "/v1/admin/cells/{name}", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/cells/{name}:open", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/cells/{name}:cordon", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/cells/{name}:drain", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/cells/{name}:retire", Scope.OPERATOR, {}),
+    ("GET", "/v1/admin/placements", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/placements:explain", Scope.OPERATOR, {"region": "here", "job_runs_per_second": 1}),
+    ("GET", "/v1/admin/api-keys", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/api-keys", Scope.OPERATOR, {"name": "n", "scopes": ["operator"]}),
+    ("GET", "/v1/admin/api-keys/{key_id}", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/api-keys/{key_id}:rotate", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/api-keys/{key_id}:revoke", Scope.OPERATOR, {}),
+    ("GET", "/v1/admin/audit-log", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/cost-reports/daily", Scope.OPERATOR, None),
+]
+
+
+def _path(template: str, world: World) -> str:
+    ids = dict(world.ids)
+    if template.startswith("/v1/admin/api-keys"):
+        ids["key_id"] = ids["operator_key_id"]
+    return template.format(**ids)
+
+
+def _each(check: Callable[[str, str, Scope, Any], None]) -> None:
+    for endpoint in ENDPOINTS:
+        check(*endpoint)
+
+
+def test_the_table_is_the_whole_api() -> None:
+    document = SchemaGenerator().get_schema(request=None, public=True)
+    described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert described == {(method, path) for method, path, _, _ in ENDPOINTS}
+
+
+def test_unsigned_requests_are_nobody(world: World) -> None:
+    def check(method: str, template: str, scope: Scope, body: Any) -> None:
+        client = SignedClient(tenant_id=world.ours.public_id, secret=b"x" * 32)
+        answer = client.call(method, _path(template, world), body)
+        assert (answer.status, answer.json["code"]) == (401, "UNAUTHENTICATED"), (method, template)
+
+    before = contents()
+    _each(check)
+    assert contents() == before
+
+
+def test_every_scope_but_the_right_one_is_refused(world: World) -> None:
+    def check(method: str, template: str, needed: Scope, body: Any) -> None:
+        enough = {needed, Scope.OPERATOR} | ({Scope.ADMIN} if needed in TENANT_SCOPES else set())
+        others = sorted(set(Scope) - enough)
+        client = SignedClient(tenant_id=world.ours.public_id, scopes=others)
+        answer = client.call(method, _path(template, world), body)
+        assert (answer.status, answer.json["code"]) == (403, "FORBIDDEN"), (method, template)
+        assert needed.value in answer.json["detail"]
+        none = SignedClient(tenant_id=world.ours.public_id, scopes=())
+        assert none.call(method, _path(template, world), body).status == 403
+
+    before = contents()
+    _each(check)
+    assert contents() == before
+
+
+def test_other_tenants_things_do_not_exist(world: World) -> None:
+    about_one = [e for e in ENDPOINTS if "{" in e[1] and "/admin/" not in e[1]]
+    assert len(about_one) == 6
+    before = contents()
+    for method, template, scope, body in about_one:
+        answer = tenant_admin(world.ours, scope).call(method, _path(template, world), body)
+        assert (answer.status, answer.json["code"]) == (404, "NOT_FOUND"), (method, template)
+    assert contents() == before
+
+
+def test_lists_show_our_own_only(world: World) -> None:
+    client = tenant_admin(world.ours)
+    ours = tenant_admin(world.theirs)
+    for path, field in (("/v1/members", "member_id"), ("/v1/api-keys", "key_id")):
+        assert client.get(path).json["items"] == []
+        assert [i[field] for i in ours.get(path).json["items"]] == [world.ids[field]]
+    for event in client.get("/v1/audit-log").json["items"]:
+        assert world.theirs.public_id not in str(event)
+
+
+def test_a_tenantless_operator_must_name_a_tenant(world: World) -> None:
+    for method, template, _, body in ENDPOINTS:
+        if "/admin/" in template:
+            continue
+        answer = operator().call(method, _path(template, world), body)
+        assert (answer.status, answer.json["code"]) == (400, "MALFORMED"), (method, template)
+
+
+def test_an_operator_acts_for_a_tenant_and_it_is_audited(world: World) -> None:
+    made = operator(world.theirs).post("/v1/api-keys", NEW_KEY)
+    assert made.status == 201
+    (event,) = tenant_admin(world.theirs).get(
+        f"/v1/audit-log?subject={made.json['key_id']}&action=api_key.create"
+    ).json["items"]
+    assert event["actor"] == "key:operatorkey23456"
+
+
+def test_members_and_keys_get_no_more_than_they_may_give(world: World) -> None:
+    client = tenant_admin(world.theirs)
+    before = contents()
+    for scope in ("operator", "internal", "everything"):
+        answer = client.post("/v1/api-keys", {"name": "n", "scopes": ["jobs:read", scope]})
+        assert answer.status == 422
+        assert [e["pointer"] for e in answer.json["errors"]] == ["/scopes/1"]
+    made_owner = client.post("/v1/members", {"email": "o@example.com", "role": "owner"})
+    raised = client.patch(f"/v1/members/{world.ids['member_id']}", {"role": "owner"})
+    assert (made_owner.status, raised.status) == (403, 403)
+    assert contents() == before
