@@ -260,10 +260,10 @@ def _sorted_out(members: Sequence[Member]) -> tuple[list[Member], list[Member], 
     runs: dict[tuple[uuid.UUID, uuid.UUID, int, int], Member] = {}
     again = []
     for m in members:
-        if (
-            (runs if m.is_run else jobs).setdefault((m.tenant_id, m.parent_id, m.scheduled_for, m.ordinal), m)
-        ) is not m:
-            again.append(m)
+        named = runs if m.is_run else jobs
+        key = (m.tenant_id, m.parent_id, m.scheduled_for, m.ordinal)
+        if named.setdefault(key, m) is not m:
+            again += [m]
     return list(jobs.values()), list(runs.values()), again
 
 

@@ -68,7 +68,7 @@ class Database:
 
     async def open(self) -> Self:
         """Connect. `Retryable` if the engine does not answer."""
-        with mapped_errors():
+        with MappedErrors():
             await self._pool.open(wait=True, timeout=10.0)
         return self
 
@@ -79,7 +79,7 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """A connection; its transaction is committed on a clean exit, else rolled back."""
-        with mapped_errors():
+        with MappedErrors():
             async with self._pool.connection() as connection:
                 yield connection
 
@@ -89,7 +89,7 @@ async def _configure(connection: Connection) -> None:
     connection.prepared_max = 500
 
 
-class mapped_errors:
+class MappedErrors:
     """Turns what PostgreSQL says into the engine's own errors; knows nothing of constraints
     that mean something, those are caught where they are expected."""
 

@@ -65,8 +65,13 @@ class DueWork(StoreBase):
 
     async def _due_runs(self, span: dict[str, object], page: int) -> AsyncIterator[Sequence[Member]]:
         place: dict[str, object] = {
-            "shard": 0, "due": _BEGINNING, "tenant": _NOBODY, "parent": _NOBODY, "at": _BEGINNING, "ordinal": -1,
-        }  # fmt: skip
+            "shard": 0,
+            "due": _BEGINNING,
+            "tenant": _NOBODY,
+            "parent": _NOBODY,
+            "at": _BEGINNING,
+            "ordinal": -1,
+        }
         while True:
             async with self._database.transaction() as connection:
                 rows = await fetch_all(connection, "due_runs", {**span, **place})
@@ -83,12 +88,26 @@ class DueWork(StoreBase):
                         due_ms=datetime_to_ms(timer_at),
                         shard=shard,
                     )
-                    for tenant, parent, scheduled_s, ordinal, series, attempt, priority, timer_at, shard in rows
+                    for (
+                        tenant,
+                        parent,
+                        scheduled_s,
+                        ordinal,
+                        series,
+                        attempt,
+                        priority,
+                        timer_at,
+                        shard,
+                    ) in rows
                 ]
             if len(rows) < page:
                 return
             tenant, parent, scheduled_s, ordinal, _, _, _, timer_at, shard = rows[-1]
             place = {
-                "shard": shard, "due": timer_at, "tenant": tenant, "parent": parent,
-                "at": datetime.fromtimestamp(scheduled_s, UTC), "ordinal": ordinal,
-            }  # fmt: skip
+                "shard": shard,
+                "due": timer_at,
+                "tenant": tenant,
+                "parent": parent,
+                "at": datetime.fromtimestamp(scheduled_s, UTC),
+                "ordinal": ordinal,
+            }

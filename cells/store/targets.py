@@ -13,6 +13,13 @@ from cells.store.arrays import texts, uuids
 from cells.store.base import StoreBase
 from cells.store.database import Connection, Row, fetch_all, fetch_one, fetch_row, run
 
+#: In the order in which every statement here returns them.
+_COLUMNS = (
+    *("tenant_id", "target_id", "state", "version", "base_url", "owner_team", "description"),
+    *("max_concurrency", "initial_concurrency", "latency_slo_ms", "auth", "settings"),
+    *("created_by", "created_at", "updated_at", "approved_by", "approved_at"),
+)
+
 
 class Targets(StoreBase):
     """What jobs may call."""
@@ -152,12 +159,7 @@ def _secret_columns(fence: Fence, target_id: str, secret: SealedSecret) -> dict[
 
 
 def _target(row: Row) -> TargetRow:
-    names = (
-        "tenant_id", "target_id", "state", "version", "base_url", "owner_team", "description", "max_concurrency",
-        "initial_concurrency", "latency_slo_ms", "auth", "settings", "created_by", "created_at", "updated_at",
-        "approved_by", "approved_at",
-    )  # fmt: skip
-    columns = dict(zip(names, row, strict=True))
+    columns = dict(zip(_COLUMNS, row, strict=True))
     for name in ("auth", "settings"):
         columns[name] = msgspec.json.decode(columns[name])
     return TargetRow(**columns)

@@ -57,7 +57,8 @@ async def test_a_due_occurrence_runs_and_its_job_waits_for_the_next(world: World
     assert (row.state, row.next_run_at) == (JobState.ACTIVE, start + timedelta(seconds=60))
     run = await world.run(claim)
     assert (run.state, run.epoch, run.attempt) == (RunState.RUNNING, claim.epoch, 1)
-    assert run.lease_expires_at is not None and run.claimed_at is not None
+    assert run.lease_expires_at is not None
+    assert run.claimed_at is not None
     assert run.lease_expires_at - run.claimed_at == timedelta(seconds=90)
 
 
@@ -72,11 +73,18 @@ async def test_the_last_occurrence_ends_the_job(world: World) -> None:
 async def test_an_ad_hoc_run_is_the_first_run_by_hand(world: World) -> None:
     job = new_job(seconds_ago(0), definition(schedule=Schedule(type=ScheduleType.NOW)), window_ms=0)
     claim = await world.claimed(job)
-    assert claim.key.ordinal == 1 and str(claim.key).endswith("Z:1")
+    assert claim.key.ordinal == 1
+    assert str(claim.key).endswith("Z:1")
     run, _, _ = await world.store.trigger_job(
-        world.a, job_id=job.job_id, now=now(), payload=None, actor="key:x", traceparent=None, idempotency=None,
+        world.a,
+        job_id=job.job_id,
+        now=now(),
+        payload=None,
+        actor="key:x",
+        traceparent=None,
+        idempotency=None,
         host_id=world.host_id,
-    )  # fmt: skip
+    )
     assert run.key.ordinal == 2
 
 
@@ -266,7 +274,7 @@ async def test_three_row_writes_a_run(world: World, cell_database_url: str) -> N
     jobs = [new_job(start, every(3600, start)) for _ in range(50)]
     await world.create(*jobs)
     await world.store.close()  # a backend reports what it wrote at the latest when it ends
-    before = await eventually(world.writes)
+    before: int = await eventually(world.writes)
     async with PostgresStore(cell_database_url, cell_name="cell-1", pool_size=1) as store:
         members = [member_of(job, world.a.tenant_id) for job in jobs]
         result = await store.claim(members, host_id=world.host_id, host_name="host-1")

@@ -32,7 +32,8 @@ async def test_a_final_outcome_ends_the_run(world: World, state: RunState) -> No
     assert await world.complete(claim, state, reason="because", egress_bytes=7)
     run = await world.run(claim)
     assert (run.state, run.timer_at, run.lease_expires_at, run.reason) == (state, None, None, "because")
-    assert run.finished_at is not None and run.started_at is not None
+    assert run.finished_at is not None
+    assert run.started_at is not None
     assert [(a.number, a.epoch) for a in run.attempts] == [(1, claim.epoch)]
     dead = await world.store.list_dlq(
         world.a.tenant_id, target_id=None, fingerprint=None, after=None, limit=10
@@ -91,7 +92,8 @@ async def test_a_cancel_that_came_meanwhile_decides(
     applied = await world.store.complete([completion(claim, reported)], host_id=world.host_id)
     assert (list(applied.applied), applied.retries) == ([True], [])
     run = await world.run(claim)
-    assert run.state is becomes and run.finished_at is not None
+    assert run.state is becomes
+    assert run.finished_at is not None
 
 
 async def test_an_old_epoch_changes_nothing(world: World) -> None:
@@ -161,8 +163,10 @@ async def test_gone_marks_the_target(world: World) -> None:
     assert await world.complete(claim, RunState.FAILED, status=410, target_gone=True)
     target = await world.store.get_target(world.a.tenant_id, claim.definition.target.target_id)
     other = await world.store.get_target(world.b.tenant_id, claim.definition.target.target_id)
-    assert target is not None and (target.state, target.version) == ("GONE", 2)
-    assert other is not None and other.state == "APPROVED"
+    assert target is not None
+    assert (target.state, target.version) == ("GONE", 2)
+    assert other is not None
+    assert other.state == "APPROVED"
 
 
 async def test_a_released_claim_is_due_at_once_and_costs_no_attempt(world: World) -> None:
@@ -192,7 +196,8 @@ async def test_a_crash_between_claim_and_completion_is_repaired(world: World) ->
         claim.epoch,
         "host-1",
     )
-    assert lost.claimed_at.endswith("Z") and lost.finished_at >= lost.claimed_at
+    assert lost.claimed_at.endswith("Z")
+    assert lost.finished_at >= lost.claimed_at
     (again,) = (await world.claim(member, host_id=other.host_id)).claims
     assert (again.attempt, again.epoch) == (1, claim.epoch + 1)
     late = completion(claim, RunState.SUCCEEDED)
@@ -268,7 +273,9 @@ async def test_lag_and_split_are_kept(world: World) -> None:
         claim, RunState.SUCCEEDED, started_ms=started, finished_ms=started + 30, first_attempt_lag_ms=2012
     )
     run = await world.run(claim)
-    assert run.released_at is not None and run.started_at is not None and run.finished_at is not None
+    assert run.released_at is not None
+    assert run.started_at is not None
+    assert run.finished_at is not None
     assert (ms(run.released_at), ms(run.started_at), ms(run.finished_at)) == (
         member.released_ms,
         started,

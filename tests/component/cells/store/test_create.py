@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -34,14 +35,14 @@ from tests.component.cells.store.world import (
 CREATED = Created(created=True, status=201, answer=None)
 
 
-def keyed(key: str, *, body: bytes = b"a", **changes: object) -> NewJob:
+def keyed(key: str, *, body: bytes = b"a", **changes: Any) -> NewJob:
     return new_job(
         seconds_ago(-60), idempotency_route="POST /v1/jobs", idempotency_key=key, fingerprint=body,
         answer=b"answer " + key.encode(), **changes,
     )  # fmt: skip
 
 
-def strict(at_in: float = 60, **changes: object) -> NewJob:
+def strict(at_in: float = 60, **changes: Any) -> NewJob:
     at = seconds_ago(-at_in)
     return new_job(
         at, every(3600, at, priority=Priority.CRITICAL, dispatch_window_seconds=0), window_ms=0, **changes
@@ -144,7 +145,8 @@ async def test_concurrent_requests_with_one_key_make_one_job(world: World) -> No
 async def test_a_clients_own_key_names_one_job(world: World) -> None:
     one, two = (new_job(seconds_ago(-60), definition(key="nightly")) for _ in range(2))
     results = await create(world, (world.a, one), (world.a, two), (world.b, two))
-    assert results[0] == results[2] == CREATED and isinstance(results[1], Conflict)
+    assert results[0] == results[2] == CREATED
+    assert isinstance(results[1], Conflict)
     (later,) = await create(world, (world.a, replace(two, job_id=new_id())))
     assert isinstance(later, Conflict)
 
@@ -167,7 +169,8 @@ async def test_strict_jobs_stay_inside_the_allowance(world: World) -> None:
         at, definition(schedule=Schedule(type=ScheduleType.NOW), priority=Priority.CRITICAL), window_ms=0
     )
     results = await create(world, *((world.a, job) for job in jobs), (world.a, now_job), (world.b, jobs[0]))
-    assert results[:2] == [CREATED] * 2 and results[4:] == [CREATED] * 2
+    assert results[:2] == [CREATED] * 2
+    assert results[4:] == [CREATED] * 2
     for refused in results[2:4]:
         assert isinstance(refused, AllowanceExceeded)
         assert refused.nearest_available == at + timedelta(seconds=1)
@@ -185,7 +188,8 @@ async def test_the_allowance_holds_under_concurrency(world: World) -> None:
 async def test_without_an_allowance_nothing_is_strict(world: World) -> None:
     await world.put_tenant(world.a, version=2, strict_jobs_per_second=0)
     (refused,) = await create(world, (world.a, strict()))
-    assert isinstance(refused, AllowanceExceeded) and refused.nearest_available is None
+    assert isinstance(refused, AllowanceExceeded)
+    assert refused.nearest_available is None
 
 
 async def test_pending_timers_are_bounded(world: World) -> None:

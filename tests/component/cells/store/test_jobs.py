@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -39,12 +41,22 @@ from tests.component.cells.store.world import (
 
 
 async def trigger(
-    world: World, job_id: object, *, payload: bytes | None = None, key: tuple[str, str, bytes] | None = None
+    world: World,
+    job_id: uuid.UUID,
+    *,
+    payload: bytes | None = None,
+    key: tuple[str, str, bytes] | None = None,
 ) -> tuple[RunRow, Member | None, bool]:
     return await world.store.trigger_job(
-        world.a, job_id=job_id, now=now(), payload=payload, actor="key:x", traceparent="00-1", idempotency=key,
+        world.a,
+        job_id=job_id,
+        now=now(),
+        payload=payload,
+        actor="key:x",
+        traceparent="00-1",
+        idempotency=key,
         host_id=world.host_id,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )
 
 
 async def test_an_edit_makes_a_new_version_and_keeps_the_old_one(world: World) -> None:
@@ -100,13 +112,17 @@ async def test_an_edit_and_a_claim_cannot_both_win(world: World) -> None:
         for job in jobs
     ]  # fmt: skip
     claims = [world.claim(member_of(job, world.a.tenant_id)) for job in jobs]
-    results = await asyncio.gather(*edits, *claims, return_exceptions=True)
-    for job, edit, claim in zip(jobs, results[:10], results[10:], strict=True):
+    edited, claimed = await asyncio.gather(
+        asyncio.gather(*edits, return_exceptions=True), asyncio.gather(*claims)
+    )
+    for job, edit, claim in zip(jobs, edited, claimed, strict=True):
         row = await world.job(job)
         if isinstance(edit, Conflict):
-            assert len(claim.claims) == 1 and row.next_run_at == start + timedelta(hours=1)  # type: ignore[union-attr]
+            assert len(claim.claims) == 1
+            assert row.next_run_at == start + timedelta(hours=1)
         else:
-            assert not claim.claims and row.next_run_at == later  # type: ignore[union-attr]
+            assert not claim.claims
+            assert row.next_run_at == later
 
 
 async def test_a_key_in_use_refuses_an_edit(world: World) -> None:
@@ -200,7 +216,8 @@ async def test_cancelling_a_job_cancels_what_waits_and_stops_retries(world: Worl
     row = await world.set_state(job, JobState.CANCELLED)
     assert (row.state, row.due_at) == (JobState.CANCELLED, None)
     cancelled = await world.store.get_run(world.a.tenant_id, waiting.key)
-    assert cancelled is not None and cancelled.state is RunState.CANCELLED
+    assert cancelled is not None
+    assert cancelled.state is RunState.CANCELLED
     assert (await world.run(running)).state is RunState.RUNNING
     *_, body = await world.journal()
     assert body.counts == [(world.a.tenant_id.hex, "job_runs", "HOME_ASYNC", 1)]
@@ -213,7 +230,9 @@ async def test_a_run_by_hand_is_due_at_once(world: World) -> None:
     await world.create(job)
     run, member, replayed = await trigger(world, job.job_id, payload=b"by hand")
     assert (run.state, run.key.ordinal, run.series, replayed) == (RunState.DUE, 1, 1, False)
-    assert member is not None and member.is_run and member.ordinal == 1
+    assert member is not None
+    assert member.is_run
+    assert member.ordinal == 1
     (claim,) = (await world.claim(member)).claims
     assert (claim.key, claim.payload, claim.traceparent, claim.attempt) == (run.key, b"by hand", "00-1", 1)
     assert (await world.job(job)).next_run_at == job.next_run_at
@@ -249,7 +268,8 @@ async def test_a_waiting_run_is_cancelled_at_once(world: World) -> None:
     run, member, _ = await trigger(world, job.job_id)
     cancelled = await world.store.cancel_run(world.a, key=run.key, actor="key:x", host_id=world.host_id)
     assert (cancelled.state, cancelled.timer_at) == (RunState.CANCELLED, None)
-    assert member is not None and (await world.claim(member)).stale == [member]
+    assert member is not None
+    assert (await world.claim(member)).stale == [member]
     *_, body = await world.journal()
     assert body.counts == [(world.a.tenant_id.hex, "job_runs", "HOME_ASYNC", 1)]
 
@@ -282,16 +302,16 @@ async def test_no_write_passes_a_broken_fence(world: World, why: str) -> None:
         expected = (LeaseLost,)  # type: ignore[assignment]
     before = await world.everything()
     host_id = world.host_id
-    state = {"base_version": None, "next_run_at": None, "due_at": None, "actor": "x", "host_id": host_id}
+    state: dict[str, Any] = {"base_version": None, "next_run_at": None, "due_at": None, "actor": "x"}
+    cancelled = JobState.CANCELLED
+    started: dict[str, Any] = {"now": now(), "payload": None, "traceparent": None, "idempotency": None}
+    store = world.store
     writes = [
-        world.store.edit_job(fence, base_version=1, seen_next_run_at=job.next_run_at, job=job, host_id=host_id),
-        world.store.set_job_state(fence, job_id=job.job_id, state=JobState.CANCELLED, **state),  # type: ignore[arg-type]
-        world.store.trigger_job(
-            fence, job_id=job.job_id, now=now(), payload=None, actor="x", traceparent=None, idempotency=None,
-            host_id=host_id,
-        ),
-        world.store.cancel_run(fence, key=claim.key, actor="x", host_id=host_id),
-    ]  # fmt: skip
+        store.edit_job(fence, base_version=1, seen_next_run_at=job.next_run_at, job=job, host_id=host_id),
+        store.set_job_state(fence, job_id=job.job_id, state=cancelled, host_id=host_id, **state),
+        store.trigger_job(fence, job_id=job.job_id, actor="x", host_id=host_id, **started),
+        store.cancel_run(fence, key=claim.key, actor="x", host_id=host_id),
+    ]
     for write in writes:
         with pytest.raises(expected):
             await write

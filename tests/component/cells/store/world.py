@@ -91,7 +91,8 @@ def every(seconds: int, start: datetime, **changes: Any) -> JobDefinition:
 
 
 def member_of(job: NewJob, tenant: uuid.UUID, *, version: int = 1) -> Member:
-    assert job.next_run_at is not None and job.due_at is not None
+    assert job.next_run_at is not None
+    assert job.due_at is not None
     return Member(
         tenant_id=tenant,
         parent_id=job.job_id,
@@ -221,8 +222,10 @@ class World:
 
     async def writes(self) -> int:
         """Rows inserted and updated in this database so far, by backends that have ended."""
-        open_ = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        assert await self.value(open_) == 0
+        sessions = await self.value(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        assert sessions == 0
         return int(await self.value("SELECT sum(n_tup_ins + n_tup_upd) FROM pg_stat_user_tables"))
 
     async def wrote(self, total: int) -> bool:

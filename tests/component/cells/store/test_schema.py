@@ -1,0 +1,132 @@
+"""Migrations, partitions, and that the statements that matter use their indexes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from cells.ports import Retryable, Terminal
+from cells.store.migrate import migrate, migrations
+from cells.store.postgres import PostgresStore
+from cells.store.queries import QUERIES
+from tests.component.cells.store.world import World, make_world, new_id, new_job, seconds_ago
+
+
+def test_migrations_are_applied_once(empty_database_url: str) -> None:
+    environment = {**os.environ, "CELL_DATABASE_URL": empty_database_url}
+    command = [sys.executable, "-m", "cells.store", "migrate"]
+    racers = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    outputs = [racer.communicate()[0] for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * 3
+    assert sorted("".join(outputs).splitlines()) == [f"applied {name}" for name, _, _ in migrations()]
+    assert migrate(empty_database_url) == []
+
+
+def test_a_changed_or_unknown_migration_stops(empty_database_url: str) -> None:
+    migrate(empty_database_url)
+    with psycopg.connect(empty_database_url, autocommit=True) as sql:
+        sql.execute(b"INSERT INTO schema_migrations (name, checksum) VALUES ('9999_later.sql', 'x')")
+        with pytest.raises(Terminal, match="newer"):
+            migrate(empty_database_url)
+        sql.execute(b"DELETE FROM schema_migrations WHERE name = '9999_later.sql'")
+        sql.execute(b"UPDATE schema_migrations SET checksum = 'y' WHERE name = '0001_cell.sql'")
+        with pytest.raises(Terminal, match="changed"):
+            migrate(empty_database_url)
+
+
+def test_the_command_wants_an_order() -> None:
+    assert subprocess.run([sys.executable, "-m", "cells.store"], capture_output=True).returncode == 2
+
+
+async def test_a_database_belongs_to_one_cell(world: World, cell_database_url: str) -> None:
+    with pytest.raises(Terminal, match="cell-1"):
+        await PostgresStore(cell_database_url, cell_name="cell-2", pool_size=1).open()
+
+
+async def test_an_engine_that_is_away_is_retryable() -> None:
+    store = PostgresStore("postgresql://nobody@127.0.0.1:1/none", cell_name="c", pool_size=1)
+    store._database._pool.timeout = 0.2
+    with pytest.raises(Retryable):
+        await store.get_tenant(new_id())
+
+
+async def test_partitions_are_made_ahead_once(store: PostgresStore, cell_database_url: str) -> None:
+    await asyncio.gather(*(store.ensure_partitions(days_ahead=2) for _ in range(3)))
+    await store.ensure_partitions(days_ahead=3)
+    today = datetime.now(UTC).date()
+    days = [f"{today + timedelta(days=i):%Y%m%d}" for i in range(-1, 4)]
+    expected = [f"{table}_{day}" for table in ("journal", "runs") for day in [*days, "default"]]
+    async with await psycopg.AsyncConnection.connect(cell_database_url, autocommit=True) as sql:
+        cursor = await sql.execute(
+            b"SELECT relname, reloptions::text FROM pg_inherits JOIN pg_class ON oid = inhrelid WHERE relkind = 'r'"
+        )
+        found: dict[str, str] = dict(await cursor.fetchall())
+        assert sorted(found) == sorted(expected)
+        assert "fillfactor=80" in found[f"runs_{days[1]}"]
+        world = await make_world(store, sql)
+        claim = await world.claimed(new_job(seconds_ago(1)))
+        assert await world.rows("SELECT tableoid::regclass::text FROM runs") == [
+            (f"runs_{claim.key.scheduled_for:%Y%m%d}",)
+        ]
+
+
+async def test_a_day_that_lies_in_the_default_partition_stays_there(world: World) -> None:
+    claim = await world.claimed(new_job(seconds_ago(1)))
+    await world.store.ensure_partitions(days_ahead=1)
+    assert (await world.run(claim)).epoch == claim.epoch
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    assert await world.value("SELECT to_regclass(%s) IS NOT NULL", f"runs_{tomorrow:%Y%m%d}")
+
+
+HOT = [
+    "claim_lock_jobs",
+    "claim_lock_runs",
+    "claim_advance_jobs",
+    "claim_update_runs",
+    "claim_definitions",
+    "complete_runs",
+    "release_runs",
+    "reap_runs",
+    "due_jobs",
+    "due_runs",
+    "create_strict_counts",
+    "create_known_keys",
+    "job_get",
+    "job_list",
+    "job_list_by_facet",
+    "run_get",
+    "run_list",
+    "run_list_of_job",
+    "fold_rows",
+    "seal_bodies",
+    "meters_unshipped",
+]
+
+
+async def test_hot_statements_use_indexes(store: PostgresStore) -> None:
+    """On fresh partitions without statistics, with the store's own settings and generic plans."""
+    await store.ensure_partitions(days_ahead=2)
+    for name in HOT:
+        plan = await explained(store, name)
+        assert "Seq Scan" not in plan, (name, plan)
+        assert "Hash Join" not in plan, (name, plan)
+        assert "Merge Join" not in plan, (name, plan)
+
+
+async def explained(store: PostgresStore, name: str) -> str:
+    """The generic plan of a named statement."""
+    statement = QUERIES[name].decode()
+    names = dict.fromkeys(re.findall(r"%\((\w+)\)s", statement))
+    for i, parameter in enumerate(names, 1):
+        statement = statement.replace(f"%({parameter})s", f"${i}")
+    explain = f"EXPLAIN (GENERIC_PLAN) {statement}".encode()
+    async with store._database.transaction() as connection:
+        rows = await (await connection.execute(explain, prepare=False)).fetchall()
+    return "\n".join(row[0] for row in rows)
