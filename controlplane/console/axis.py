@@ -1,0 +1,211 @@
+"""The time axis: past to the left, now as a line, next to the right. Pure geometry.
+
+Positions are percentages of the width, so that the drawing fits any screen without a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+#: Where an instant stands, in percent of the width.
+Position = Callable[[datetime], float]
+
+#: Where "now" stands.
+NOW_AT = 0.4
+#: Narrower marks would not be seen (percent).
+_THINNEST = 0.3
+
+#: What the scale controls offer: name to the whole span.
+SCALES: dict[str, timedelta] = {
+    "10m": timedelta(minutes=10),
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+}
+_STEPS_S = (
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+    2 * 86400,
+    5 * 86400,
+    7 * 86400,
+)
+_MOST_TICKS = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tick:
+    """A labelled line of the scale."""
+
+    x: float
+    label: str
+    day: str  # set where a new day begins
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Due:
+    """A coming occurrence."""
+
+    at: datetime
+    title: str
+    href: str = ""
+    x: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bar:
+    """A run: from when it was scheduled, over its delay, to its end."""
+
+    scheduled: datetime
+    started: datetime | None
+    ended: datetime | None
+    state: str
+    title: str
+    href: str = ""
+    delay: str = ""  # what delayed it most: window, retries, quota, queue, slot
+    lane: int = 0
+    x: float = 0.0
+    wait: float = 0.0  # width of the delay
+    run_x: float = 0.0
+    width: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axis:
+    """Everything a drawing needs."""
+
+    scale: str
+    start: datetime
+    end: datetime
+    now: datetime
+    now_x: float
+    ticks: Sequence[Tick]
+    due: Sequence[Due] = ()
+    bars: Sequence[Bar] = ()
+    scales: Sequence[str] = field(default_factory=lambda: tuple(SCALES))
+
+    @property
+    def start_ms(self) -> int:
+        return round(self.start.timestamp() * 1000)
+
+    @property
+    def end_ms(self) -> int:
+        return round(self.end.timestamp() * 1000)
+
+    @property
+    def summary(self) -> str:
+        """The drawing in words, for those who do not see it."""
+        return f"{len(self.bars)} runs before now, {len(self.due)} occurrences to come"
+
+
+def scale_for(dates: Iterable[datetime], now: datetime) -> str:
+    """The smallest scale that shows the nearest coming occurrence, an hour at least."""
+    coming = min((at for at in dates if at > now), default=None)
+    for name, span in list(SCALES.items())[1:]:
+        if coming is None or coming - now < span * (1 - NOW_AT) * 0.8:
+            return name
+    return list(SCALES)[-1]
+
+
+def build(
+    *,
+    now: datetime,
+    scale: str,
+    zone: ZoneInfo,
+    due: Iterable[Due] = (),
+    bars: Iterable[Bar] = (),
+    now_at: float = NOW_AT,
+) -> Axis:
+    """Place everything that lies within the scale's span."""
+    span = SCALES[scale]
+    start = now - span * now_at
+    end = start + span
+
+    def x(at: datetime) -> float:
+        return round((at - start) / span * 100, 3)
+
+    placed_due = [replace(item, x=x(item.at)) for item in due if start <= item.at <= end]
+    return Axis(
+        scale=scale,
+        start=start,
+        end=end,
+        now=now,
+        now_x=x(now),
+        ticks=_ticks(start, end, zone, x),
+        due=placed_due,
+        bars=_place_bars(bars, start, end, now, x),
+    )
+
+
+def _place_bars(bars: Iterable[Bar], start: datetime, end: datetime, now: datetime, x: Position) -> list[Bar]:
+    placed: list[Bar] = []
+    lanes: list[float] = []
+    for bar in sorted(bars, key=lambda item: item.scheduled):
+        begun = bar.started or bar.ended or now
+        ended = bar.ended or max(now, begun)
+        if ended < start or bar.scheduled > end:
+            continue
+        left = max(0.0, x(bar.scheduled))
+        run_x = min(max(left, x(begun)), 100.0 - _THINNEST)
+        width = max(_THINNEST, min(x(ended), 100.0) - run_x)
+        lane = next((i for i, free in enumerate(lanes) if free <= left), len(lanes))
+        if lane == len(lanes):
+            lanes.append(0.0)
+        lanes[lane] = run_x + width + _THINNEST
+        placed.append(
+            replace(
+                bar,
+                lane=lane % 4,
+                x=left,
+                wait=round(max(0.0, run_x - left), 3),
+                run_x=round(run_x, 3),
+                width=round(width, 3),
+            )
+        )
+    return placed
+
+
+def _ticks(start: datetime, end: datetime, zone: ZoneInfo, x: Position) -> list[Tick]:
+    span = (end - start).total_seconds()
+    step = next((s for s in _STEPS_S if span / s <= _MOST_TICKS), _STEPS_S[-1])
+    local = start.astimezone(zone)
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    # Walk in local wall time: labels are round numbers there, whatever the zone's offset.
+    index = int((local.replace(tzinfo=None) - midnight).total_seconds() // step) + 1
+    ticks: list[Tick] = []
+    previous = ""
+    for i in range(index, index + 2 * _MOST_TICKS):
+        wall = midnight + timedelta(seconds=i * step)
+        at = wall.replace(tzinfo=zone)
+        if at >= end:
+            break
+        day = f"{wall:%a} {wall.day} {wall:%b}"
+        position = x(at)
+        if position < 2 or position > 98:
+            previous = day
+            continue
+        label = day if step >= 86400 else f"{wall:%H:%M}"
+        ticks.append(
+            Tick(
+                x=position,
+                label=label,
+                day=day if step < 86400 and day != previous and wall.hour == 0 else "",
+            )
+        )
+        previous = day
+    return ticks

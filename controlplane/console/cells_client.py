@@ -1,0 +1,187 @@
+"""Speaks to a tenant's cell as a member: the same API, the same scopes, signed with the cell's key.
+
+A cell that is away is an answer like any other: `CellAway` carries a sentence for the page.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import httpx
+import msgspec
+
+from cells.contract import Caller, body_hash, sign_request
+from controlplane.tenants.models import Membership
+from controlplane.topology.cell_keys import open_cell_key
+from controlplane.topology.models import Placement, Site
+
+_TIMEOUT = httpx.Timeout(5.0, connect=1.0)
+
+
+class CellAway(Exception):
+    """The cell did not answer. The text is meant for people."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """One fault of a refused request: where (`/schedule/cron`, or a parameter's name) and what."""
+
+    place: str
+    detail: str
+
+
+class Refused(Exception):
+    """The cell answered with a problem document."""
+
+    def __init__(self, status: int, document: Mapping[str, Any]) -> None:
+        self.status = status
+        self.code = str(document.get("code", ""))
+        self.detail = str(document.get("detail") or document.get("title") or f"The cell answered {status}.")
+        self.document = document
+        self.faults = [
+            Fault(
+                place=str(item.get("pointer") or item.get("parameter") or item.get("header") or ""),
+                detail=str(item.get("detail", "")),
+            )
+            for item in document.get("errors") or []
+        ]
+        super().__init__(self.detail)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What a cell answered."""
+
+    status: int
+    document: Any
+    etag: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=1)
+def _http() -> httpx.Client:
+    # A cell closes connections that were idle for five seconds.
+    limits = httpx.Limits(max_keepalive_connections=50, keepalive_expiry=3.0)
+    return httpx.Client(timeout=_TIMEOUT, trust_env=False, limits=limits)
+
+
+def path(*segments: str, verb: str = "") -> str:
+    """`/v1/jobs/job_1:pause` from its parts, each escaped."""
+    joined = "/".join(quote(segment, safe=":") for segment in segments)
+    return f"/v1/{joined}:{verb}" if verb else f"/v1/{joined}"
+
+
+class CellClient:
+    """One member's view of the cell their tenant lives on."""
+
+    def __init__(self, *, base_url: str, cell: str, secret: bytes, caller: Caller) -> None:
+        self._base_url = base_url
+        self._cell = cell
+        self._secret = secret
+        self._caller = caller
+
+    @classmethod
+    def for_member(cls, membership: Membership) -> Self:
+        """A client with the member's own scopes. `CellAway` while the tenant is not placed."""
+        tenant = membership.tenant
+        placement = Placement.objects.select_related("cell").filter(tenant=tenant).first()
+        if placement is None:
+            raise CellAway("Your workspace is being set up. This page will work in a moment.")
+        cell = placement.cell
+        url = Site.objects.filter(cell=cell, primary=True).values_list("url", flat=True).first()
+        if url is None:
+            raise CellAway("The cell your workspace lives on has no address yet.")
+        caller = Caller(
+            tenant_id=tenant.public_id,
+            actor=membership.user.actor_name,
+            scopes=tuple(sorted(str(scope) for scope in membership.scopes)),
+            epoch=max(placement.epoch, cell.ownership_epoch),
+        )
+        return cls(
+            base_url=url.rstrip("/"),
+            cell=cell.name,
+            secret=open_cell_key(cell.name, bytes(cell.sealed_key)),
+            caller=caller,
+        )
+
+    def get(self, target: str, **query: object) -> Any:
+        """The document at a path; parameters that are None or empty are left out."""
+        return self._send("GET", target, query=query).document
+
+    def post(
+        self, target: str, body: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+    ) -> Answer:
+        """Create or act. With an idempotency key it is safe to send it twice."""
+        extra = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        return self._send("POST", target, body=body, extra=extra)
+
+    def delete(self, target: str) -> Answer:
+        """Remove (for jobs: cancel)."""
+        return self._send("DELETE", target)
+
+    def _send(
+        self,
+        method: str,
+        target: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, Any] | None = None,
+        extra: Mapping[str, str] | None = None,
+    ) -> Answer:
+        asked = {name: str(value) for name, value in (query or {}).items() if value not in (None, "")}
+        full = f"{target}?{urlencode(asked)}" if asked else target
+        content = b"" if body is None else msgspec.json.encode(body)
+        request = _http().build_request(method, self._base_url + full, content=content or None)
+        request.headers.update(
+            sign_request(
+                kid=self._cell,
+                secret=self._secret,
+                now_ms=time.time_ns() // 1_000_000,
+                method=method,
+                target=request.url.raw_path.decode("ascii"),
+                caller=self._caller,
+                body_sha256=body_hash(content),
+            )
+        )
+        request.headers.update(extra or {})
+        if content:
+            request.headers["Content-Type"] = "application/json"
+        return _read(self._exchange(request))
+
+    @staticmethod
+    def _exchange(request: httpx.Request) -> httpx.Response:
+        try:
+            return _http().send(request)
+        except httpx.ConnectError:
+            raise CellAway(
+                "The cell your workspace lives on does not answer. Jobs it holds are safe; "
+                "this page works again as soon as it is back."
+            ) from None
+        except httpx.TimeoutException:
+            raise CellAway("The cell took too long to answer. Try again in a moment.") from None
+        except httpx.HTTPError:
+            raise CellAway("The connection to the cell broke. Try again in a moment.") from None
+
+
+def _read(response: httpx.Response) -> Answer:
+    try:
+        document = msgspec.json.decode(response.content) if response.content else None
+    except msgspec.DecodeError:
+        raise CellAway("The cell gave an answer that cannot be read.") from None
+    if response.status_code == 421:
+        raise CellAway("Your workspace is being moved to another cell. This takes seconds.")
+    if response.status_code >= 500 or (response.status_code >= 300 and not isinstance(document, dict)):
+        raise CellAway("The cell cannot do this right now. Try again in a moment.")
+    if response.status_code >= 300:
+        raise Refused(response.status_code, document)
+    return Answer(
+        status=response.status_code,
+        document=document,
+        etag=response.headers.get("ETag"),
+        headers=response.headers,
+    )

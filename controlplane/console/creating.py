@@ -1,0 +1,95 @@
+"""A new job, with a preview of what its schedule will do."""
+
+from __future__ import annotations
+
+from typing import Any
+from zoneinfo import available_timezones
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+
+from cells.contract import Scope
+from controlplane.console.axis import Due, build, scale_for
+from controlplane.console.cells_client import CellAway, Refused
+from controlplane.console.job_form import SCHEDULE_FIELDS, JobForm, new_form, read_form
+from controlplane.console.visit import Visit, tenant_page
+from controlplane.console.wording import parse
+
+_SHOWN = 10
+_DRAWN = 50
+
+
+@tenant_page(Scope.JOBS_WRITE, "GET", "POST")
+def job_new(visit: Visit) -> HttpResponse:
+    """GET shows the form, POST creates the job or shows all that is wrong with it."""
+    if visit.request.method == "GET":
+        return _page(visit, new_form(visit.request.GET.dict(), str(visit.zone)))
+    form = read_form(visit.request.POST.dict())
+    body = form.body()
+    try:
+        if not form.faults:
+            # The token makes a second click, or a reload, the same job.
+            answer = visit.cell.post("/v1/jobs", body, idempotency_key=form.token)
+            for note in answer.document.get("notes") or ["The job is created."]:
+                messages.success(visit.request, note)
+            return redirect(visit.url("job", answer.document["job_id"]))
+        preview(visit, form)
+    except Refused as refused:
+        form.blame(refused.faults)
+        if not refused.faults:
+            form.general.append(refused.detail)
+            if refused.document.get("nearest_available"):
+                form.general.append(f"There is room at {refused.document['nearest_available']}.")
+    except CellAway as away:
+        form.general.append(f"{away} Nothing was created; what you typed is still here.")
+    return _page(visit, form, status=422)
+
+
+@tenant_page(Scope.JOBS_WRITE, "POST")
+def job_preview(visit: Visit) -> HttpResponse:
+    """POST /t/<slug>/jobs/preview: what the schedule in the form would do."""
+    form = read_form(visit.request.POST.dict())
+    context = preview(visit, form)
+    slots = [(name, form.faults.get(name, [])) for name in SCHEDULE_FIELDS]
+    return visit.page("console/jobs/preview.html", form=form, slots=slots, **context)
+
+
+def preview(visit: Visit, form: JobForm) -> dict[str, Any]:
+    """Occurrences and clock changes; or the faults are put at the form's fields."""
+    if form.values.get("kind") == "NOW":
+        return {"at_once": True}
+    try:
+        answer = visit.cell.post("/v1/schedules:preview", {"schedule": form.schedule(), "count": _DRAWN})
+    except Refused as refused:
+        form.blame(refused.faults)
+        return {"refused": None if refused.faults else refused.detail}
+    coming = [{**item, "when": parse(item["at"])} for item in answer.document["occurrences"]]
+    due = [Due(at=item["when"], title=item["local"], note=item["note"] or "") for item in coming]
+    scale = scale_for((item.at for item in due), visit.now)
+    return {
+        "coming": coming[:_SHOWN],
+        "transitions": answer.document["transitions"],
+        "axis": build(now=visit.now, scale=scale, zone=visit.zone, due=due, now_at=0.06),
+    }
+
+
+def _page(visit: Visit, form: JobForm, status: int = 200) -> HttpResponse:
+    context: dict[str, Any] = {
+        "section": "jobs",
+        "form": form,
+        "zones": sorted(available_timezones()),
+        "kinds": (("CRON", "Cron"), ("RATE", "Every …"), ("ONCE", "Once"), ("NOW", "Now")),
+        "units": (("1", "seconds"), ("60", "minutes"), ("3600", "hours"), ("86400", "days")),
+        "methods": ("POST", "GET", "PUT", "PATCH", "DELETE"),
+        "priorities": ("CRITICAL", "HIGH", "DEFAULT", "LOW"),
+    }
+    try:
+        context["targets"] = visit.cell.get("/v1/targets", state="APPROVED", limit=200)["items"]
+        shown = JobForm(values=form.values, token="")
+        context |= preview(visit, shown)
+    except CellAway as away:
+        if status == 200:
+            raise
+        context["away"] = str(away)
+    return visit.page("console/jobs/new.html", status=status, **context)

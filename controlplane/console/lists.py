@@ -1,0 +1,79 @@
+"""Reading several things of a cell for one page, and keyset pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from controlplane.console.axis import Bar, Due
+from controlplane.console.visit import Visit
+from controlplane.console.wording import STATES, main_delay, parse, schedule
+
+PAGE = 50
+
+
+def asked(visit: Visit, *names: str) -> dict[str, str]:
+    """The filters of the URL that are set; they are passed on to the cell as they are."""
+    return {name: value for name in names if (value := visit.request.GET.get(name, "").strip()[:200])}
+
+
+def next_page(visit: Visit, filters: Mapping[str, str], cursor: str | None) -> str | None:
+    """The URL of the next page."""
+    if not cursor:
+        return None
+    return f"{visit.request.path}?{urlencode({**filters, 'cursor': cursor})}"
+
+
+def run_bars(
+    visit: Visit, runs: Iterable[Mapping[str, Any]], *, names: Mapping[str, str] | None = None
+) -> list[Bar]:
+    """Runs as bars of a time axis."""
+    bars = []
+    for run in runs:
+        scheduled = parse(run["scheduled_for"])
+        if scheduled is None:
+            continue
+        name = (names or {}).get(run["job_id"], "")
+        word = STATES.get(run["state"], (run["state"], "", ""))[0]
+        bars.append(
+            Bar(
+                scheduled=scheduled,
+                started=parse(run["started_at"]),
+                ended=parse(run["finished_at"]),
+                state=run["state"],
+                title=" · ".join(filter(None, (name, run["scheduled_for"], word))),
+                href=visit.url("run", run["run_id"]),
+                delay=main_delay(run["where_the_time_went"]),
+            )
+        )
+    return bars
+
+
+def due_of_jobs(visit: Visit, jobs: Iterable[Mapping[str, Any]]) -> list[Due]:
+    """The next occurrence of each job."""
+    found = []
+    for job in jobs:
+        at = parse(job["next_run_at"])
+        if at is not None:
+            found.append(
+                Due(at=at, title=f"{label(job)} · {job['next_run_at']}", href=visit.url("job", job["job_id"]))
+            )
+    return found
+
+
+def label(job: Mapping[str, Any]) -> str:
+    """What a job is called: its name, its key, or what it does."""
+    return str(
+        job.get("name") or job.get("key") or f"{schedule(job['schedule'])[0]} → {job['target']['target_id']}"
+    )
+
+
+def by_time(jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Jobs by their next occurrence, the nearest first."""
+
+    timed = [(parse(job["next_run_at"]), job) for job in jobs]
+    return [
+        job for _, job in sorted(((at, job) for at, job in timed if at is not None), key=lambda each: each[0])
+    ]

@@ -1,0 +1,142 @@
+"""How templates show instants, states and numbers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from django import template
+from django.template import Context
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from controlplane.console import wording
+
+register = template.Library()
+
+register.filter("duration", wording.duration)
+register.filter("parse", wording.parse)
+register.filter("parts", wording.time_parts)
+
+
+def _instant(value: object) -> datetime | None:
+    return value if isinstance(value, datetime) else wording.parse(str(value) if value else None)
+
+
+@register.simple_tag(takes_context=True)
+def when(context: Context, value: object, form: str = "relative") -> SafeString | str:
+    """An instant in the viewer's zone; UTC and the exact time on hover.
+
+    `form`: `relative` (in 3 min), `exact` (Mon 30 Nov 2026, 09:00:00), `both`.
+    """
+    at = _instant(value)
+    if at is None:
+        return "–"
+    visit = context["visit"]
+    local = at.astimezone(visit.zone)
+    utc = at.astimezone(UTC)
+    exact = f"{local:%a} {local.day} {local:%b} {local.year}, {local:%H:%M:%S}"
+    title = f"{exact} {local:%Z}\n{utc:%Y-%m-%d %H:%M:%S} UTC"
+    machine = f"{utc:%Y-%m-%dT%H:%M:%SZ}"
+    said = wording.relative(at, context["now"])
+    if form == "exact":
+        return format_html('<time datetime="{}" title="{}">{}</time>', machine, title, exact)
+    if form == "both":
+        return format_html(
+            '<time datetime="{}" title="{}">{} <span class="dim" data-relative="{}">{}</span></time>',
+            machine, title, exact, machine, said,
+        )  # fmt: skip
+    return format_html(
+        '<time datetime="{}" title="{}" data-relative="{}">{}</time>', machine, title, machine, said
+    )
+
+
+@register.simple_tag
+def state(value: object) -> SafeString:
+    """A state as a word with a sign."""
+    word, look, sign = wording.STATES.get(
+        str(value), (str(value).replace("_", " ").capitalize(), "mute", "○")
+    )
+    return format_html(
+        '<span class="state state-{}"><span class="sign" aria-hidden="true">{}</span>{}</span>',
+        look,
+        sign,
+        word,
+    )
+
+
+@register.filter
+def look(value: object) -> str:
+    """The look of a state: good, bad, wait, live, mute."""
+    return wording.STATES.get(str(value), ("", "mute", ""))[1]
+
+
+@register.filter
+def number(value: Any) -> str:
+    """`12 345` with thin spaces; a dash for nothing."""
+    if value is None or value == "":
+        return "–"
+    return f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else str(value)
+
+
+@register.filter
+def schedule(document: Any) -> dict[str, str]:
+    """`what` and `zone` of a schedule."""
+    what, zone = wording.schedule(document or {})
+    return {"what": what, "zone": zone}
+
+
+@register.filter
+def short_run(run_id: str) -> str:
+    """The telling end of a run id: its instant (and number)."""
+    return run_id.partition(":")[2].replace("T", " ").replace("Z", "")
+
+
+@register.filter
+def get(mapping: Any, key: str) -> Any:
+    """A member by a name that is no identifier."""
+    return mapping.get(key) if hasattr(mapping, "get") else None
+
+
+@register.filter
+def split(text: str) -> list[str]:
+    """Words."""
+    return text.split()
+
+
+@register.simple_tag
+def lane_y(lane: int, inset: int) -> int:
+    """Where a bar of a lane begins (pixels), four lanes above the axis."""
+    return 62 - lane * 19 + inset
+
+
+@register.simple_tag
+def top(*heights: float) -> float:
+    """Where a column that stands on others begins (percent from above)."""
+    return round(100 - sum(heights), 2)
+
+
+@register.filter
+def words(name: object) -> str:
+    """`RUN_ONCE` as `run once`."""
+    return str(name).replace("_", " ").lower()
+
+
+@register.filter
+def local(text: str) -> str:
+    """A local time with offset (`2026-12-01T09:00:00-05:00`) as a clock there shows it."""
+    at = wording.parse(text)
+    return text if at is None else f"{at:%a} {at.day} {at:%b} {at.year}, {at:%H:%M:%S}"
+
+
+@register.filter
+def total(parts: list[dict[str, Any]]) -> int:
+    """Milliseconds of all parts."""
+    return sum(part["ms"] for part in parts)
+
+
+@register.filter
+def json(value: object) -> str:
+    """A payload, indented."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -1,0 +1,30 @@
+"""The console's addresses. Everything below `/t/<slug>/` belongs to one tenant."""
+
+from django.urls import path
+
+from controlplane.console import creating, entry, jobs, overview, runs, targets, usage
+
+app_name = "console"
+
+_T = "t/<slug:slug>/"
+
+urlpatterns = [
+    path("", entry.choose, name="choose"),
+    path(_T, overview.overview, name="overview"),
+    path(_T + "live", overview.overview_live, name="overview-live"),
+    path(_T + "jobs/", jobs.job_list, name="jobs"),
+    path(_T + "jobs/new", creating.job_new, name="job-new"),
+    path(_T + "jobs/preview", creating.job_preview, name="job-preview"),
+    path(_T + "jobs/<str:job_id>/", jobs.job_detail, name="job"),
+    path(_T + "jobs/<str:job_id>/live", jobs.job_live, name="job-live"),
+    path(_T + "jobs/<str:job_id>/<slug:verb>", jobs.job_action, name="job-action"),
+    path(_T + "runs/", runs.run_list, name="runs"),
+    path(_T + "runs/<str:run_id>/", runs.run_detail, name="run"),
+    path(_T + "runs/<str:run_id>/live", runs.run_live, name="run-live"),
+    path(_T + "runs/<str:run_id>/cancel", runs.run_cancel, name="run-cancel"),
+    path(_T + "dlq/", runs.dead_letters, name="dlq"),
+    path(_T + "usage", usage.usage, name="usage"),
+    path(_T + "targets/", targets.target_list, name="targets"),
+    path(_T + "targets/new", targets.target_new, name="target-new"),
+    path(_T + "targets/<str:target_id>/<slug:verb>", targets.target_action, name="target-action"),
+]

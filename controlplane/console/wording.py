@@ -1,0 +1,126 @@
+"""How values are said: durations, counts, schedules, states. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+
+#: state -> (word, look, sign). Looks differ in colour, signs in shape.
+STATES: dict[str, tuple[str, str, str]] = {
+    "SUCCEEDED": ("Succeeded", "good", "●"),
+    "FAILED": ("Failed", "bad", "✕"),
+    "UNKNOWN": ("Unknown", "bad", "?"),
+    "RUNNING": ("Running", "live", "▶"),
+    "READY": ("Waiting for a worker", "wait", "◔"),
+    "DUE": ("Due", "wait", "◔"),
+    "RETRY_WAIT": ("Will retry", "wait", "↻"),
+    "CANCELLED": ("Cancelled", "mute", "—"),
+    "SUCCEEDED_AFTER_CANCEL": ("Succeeded, after cancel", "good", "●"),
+    "SKIPPED": ("Skipped", "mute", "○"),
+    "SCHEDULED": ("Scheduled", "live", "◷"),
+    "PAUSED": ("Paused", "wait", "‖"),
+    "COMPLETED": ("Completed", "mute", "■"),
+    "APPROVED": ("Approved", "good", "●"),
+    "PENDING": ("Waits for approval", "wait", "◔"),
+    "DISABLED": ("Disabled", "mute", "○"),
+    "GONE": ("Gone (410)", "bad", "✕"),
+    "RETRYABLE": ("Failed, retried", "wait", "↻"),
+    "TERMINAL": ("Failed", "bad", "✕"),
+    "LOST": ("Lost with its host", "wait", "?"),
+}
+
+#: Parts of a run's time, in their order: name in the document -> (word, what it means).
+PARTS: dict[str, tuple[str, str]] = {
+    "window": ("Window", "spread on purpose, inside the dispatch window"),
+    "retries": ("Retries", "earlier attempts and the waits between them"),
+    "quota": ("Quota", "waited for your runs per second"),
+    "queue": ("Queue", "waited for an executor"),
+    "slot": ("Slot", "waited for a slot at the target"),
+    "run": ("Call", "the call itself"),
+}
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def parse(instant: str | None) -> datetime | None:
+    """An instant as cells write it."""
+    if not instant:
+        return None
+    try:
+        at = datetime.fromisoformat(instant)
+    except ValueError:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def duration(ms: float | None) -> str:
+    """`0 ms`, `340 ms`, `2.4 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    if ms is None:
+        return "–"
+    if ms < 1000:
+        return f"{round(ms)} ms"
+    seconds = ms / 1000
+    if seconds < 59.95:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
+    whole = round(seconds)
+    for size, name, smaller, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size} {name} {rest} {small}" if rest else f"{whole // size} {name}"
+    return f"{whole} s"
+
+
+def relative(at: datetime, now: datetime) -> str:
+    """`in 3 min`, `12 s ago`, `just now`."""
+    gap = at - now
+    if abs(gap) < timedelta(seconds=1):
+        return "just now"
+    seconds = abs(gap.total_seconds())
+    size, name = next(unit for unit in _UNITS if seconds >= unit[0])
+    said = f"{int(seconds // size)} {name}"
+    return f"in {said}" if gap > timedelta(0) else f"{said} ago"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def schedule(document: Mapping[str, Any]) -> tuple[str, str]:
+    """A schedule in words: (what, where)."""
+    kind = document.get("type")
+    zone = str(document.get("time_zone") or "UTC")
+    if kind == "CRON":
+        return str(document.get("cron", "")), zone
+    if kind == "RATE":
+        return f"every {duration(1000 * int(document.get('every_seconds') or 0))}", "elapsed time"
+    if kind == "ONCE":
+        return f"once, {str(document.get('run_at', '')).replace('T', ' ')}", zone
+    return "at once", ""
+
+
+def time_parts(split: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """A run's time split as parts with their share (percent); those that took no time are left out."""
+    measured = {name: int((split or {}).get(f"{name}_ms") or 0) for name in PARTS}
+    whole = sum(measured.values())
+    parts = []
+    x = 0.0
+    for name, ms in measured.items():
+        if ms <= 0:
+            continue
+        share = round(ms / whole * 100, 3)
+        word, meaning = PARTS[name]
+        parts.append(
+            {"name": name, "word": word, "meaning": meaning, "ms": ms, "share": share, "x": round(x, 3)}
+        )
+        x += share
+    return parts
+
+
+def main_delay(split: Mapping[str, Any] | None) -> str:
+    """What a run waited for most; empty if it did not wait."""
+    waits = {name: int((split or {}).get(f"{name}_ms") or 0) for name in PARTS if name != "run"}
+    name = max(waits, key=lambda each: waits[each])
+    return name if waits[name] > 0 else ""
