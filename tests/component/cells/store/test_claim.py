@@ -281,7 +281,8 @@ async def test_three_row_writes_a_run(world: World, cell_database_url: str) -> N
         completions = [completion(claim, RunState.SUCCEEDED) for claim in result.claims]
         await store.complete(completions, host_id=world.host_id)
     assert len(result.claims) == 50
-    await eventually(lambda: world.wrote(before + 3 * 50 + 2))
+    after: int = await eventually(world.writes)
+    assert after - before == 3 * 50 + 2
 
 
 async def test_the_journal_says_what_was_claimed(world: World) -> None:

@@ -156,7 +156,7 @@ async def test_statistics_are_folded_exactly_once(world: World) -> None:
 
     assert [total(n) for n in ("started", "succeeded", "failed", "retried")] == [7, 5, 1, 1]
     assert (total("lag_sum_ms"), max(row["lag_max_ms"] for row in rows)) == (7, 7)  # type: ignore[type-var]
-    buckets = [sum(column) for column in zip(*(row["lag_le"] for row in rows), strict=True)]  # type: ignore[arg-type]
+    buckets = [sum(column) for column in zip(*(row["lag_le"] for row in rows), strict=True)]
     assert buckets == [0, 1] + [0] * (len(LAG_BOUNDS_MS) - 1)
 
 

@@ -65,7 +65,7 @@ async def test_partitions_are_made_ahead_once(store: PostgresStore, cell_databas
     expected = [f"{table}_{day}" for table in ("journal", "runs") for day in [*days, "default"]]
     async with await psycopg.AsyncConnection.connect(cell_database_url, autocommit=True) as sql:
         cursor = await sql.execute(
-            b"SELECT relname, reloptions::text FROM pg_inherits JOIN pg_class ON oid = inhrelid WHERE relkind = 'r'"
+            b"SELECT relname, reloptions::text FROM pg_class WHERE relispartition AND relkind = 'r'"
         )
         found: dict[str, str] = dict(await cursor.fetchall())
         assert sorted(found) == sorted(expected)
