@@ -75,7 +75,7 @@ class Dispatcher:
         self._load = 0.0  # recent releases, halved every quarter of a second
         self._last_wake_ms = 0
         self._rates: dict[uuid.UUID, int] = {}
-        self._rates_generation = ""
+        self._generation = ""
         self._covered: set[tuple[str, int, frozenset[int]]] = set()
         self._unloaded_since: dict[tuple[str, int], float] = {}
         self._next: dict[str, float] = {}
@@ -148,6 +148,7 @@ class Dispatcher:
             busy = self._load > 1 or self._tenants_held > 0
             rates = RATES_SECONDS if busy else IDLE_RATES_SECONDS
             for name, seconds, duty in (
+                ("generation", 1.0, self._follow_generation),
                 ("rates", rates, self._tell_rates),
                 ("shards", SHARE_SECONDS, self._share_shards),
                 ("gaps", 1.0, self._cover_unloaded),
@@ -177,10 +178,14 @@ class Dispatcher:
             self._metrics.shards.set(len(shards))
             self._alarm.ring()
 
-    async def _tell_rates(self) -> None:
+    async def _follow_generation(self) -> None:
+        """With the buckets, the quotas are lost."""
         generation = await self._queue.generation()
-        if generation != self._rates_generation:
-            self._rates, self._rates_generation = {}, generation
+        if generation != self._generation:
+            self._generation, self._rates = generation, {}
+            self._next["rates"] = 0.0
+
+    async def _tell_rates(self) -> None:
         # What belongs to a tenant that may not run now is held, in order, until it may again.
         placed = {
             t.tenant_id: t.config.job_runs_per_second if t.state == "ACTIVE" else 0
@@ -192,11 +197,12 @@ class Dispatcher:
 
     async def _cover_unloaded(self) -> None:
         """Read minutes straight from the store that begin without having been loaded."""
-        generation = await self._queue.generation()
+        generation = self._generation
         now_ms = self._clock.now_ms()
         minutes = sorted({now_ms // 60_000, (now_ms + _COMING_MS) // 60_000})
         shards = self._shards
-        wanted = [m for m in minutes if shards and (generation, m, shards) not in self._covered]
+        known = generation and shards
+        wanted = [m for m in minutes if known and (generation, m, shards) not in self._covered]
         if not wanted:
             return
         self._covered = {c for c in self._covered if c[0] == generation and c[1] >= minutes[0]}
