@@ -111,7 +111,7 @@ def told_to(cell: Cell) -> dict[uuid.UUID, Told]:
     answer = call_cell(cell, "GET", "/internal/tenants")
     told: dict[uuid.UUID, Told] = {}
     try:
-        for item in answer["tenants"]:
+        for item in answer["items"]:
             tenant_id = tenant_uuid(item["tenant_id"])
             if tenant_id is not None:
                 told[tenant_id] = Told(

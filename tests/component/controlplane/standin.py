@@ -1,0 +1,91 @@
+"""A cell's internal API over HTTP, for the side that calls it: checks what it is sent with the
+contract, keeps the newest version, and can be told to fail."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from cells.contract import BODY_HASH_HEADER, Scope, body_hash, verify_request
+from cells.ports import TenantConfig
+
+
+class StandInCell:
+    """Use as a context manager; `url` answers meanwhile."""
+
+    def __init__(self, name: str, key: bytes) -> None:
+        self.name = name
+        self.key = key
+        self.tenants: dict[str, dict[str, Any]] = {}
+        self.puts = 0
+        self.failing = False
+        cell = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+                """Quiet."""
+
+            def do_PUT(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                self._answer(body, lambda: cell._put(self.path, body))
+
+            def do_GET(self) -> None:
+                self._answer(b"", lambda: cell._get(self.path))
+
+            def _answer(self, body: bytes, act: Any) -> None:
+                if cell.failing:
+                    self.send_error(503)
+                    return
+                caller = verify_request(
+                    keys={cell.name: cell.key}, now_ms=time.time_ns() // 1_000_000,
+                    method=self.command, target=self.path, headers=self.headers,
+                )  # fmt: skip
+                assert self.headers[BODY_HASH_HEADER] == body_hash(body)
+                assert caller.scopes == (Scope.INTERNAL,)
+                assert caller.actor == "service:control-plane"
+                raw = json.dumps(act()).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _put(self, path: str, raw: bytes) -> dict[str, Any]:
+        tenant_id = path.removeprefix("/internal/tenants/")
+        body = json.loads(raw)
+        assert set(body) == {"state", "ownership_epoch", "config_version", "config"}
+        # Exactly the cell's fields: a missing one would silently be a default.
+        assert set(body["config"]) == set(TenantConfig.__struct_fields__)
+        msgspec.convert(body["config"], TenantConfig, strict=True)
+        self.puts += 1
+        held = self.tenants.get(tenant_id)
+        applied = held is None or body["config_version"] > held["config_version"]
+        if applied:
+            self.tenants[tenant_id] = {"tenant_id": tenant_id, **body}
+        return {"applied": applied, **self.tenants[tenant_id]}
+
+    def _get(self, path: str) -> dict[str, Any]:
+        if path == "/internal/status":
+            return {"cell": self.name, "hosts": []}
+        assert path == "/internal/tenants"
+        return {"cell": self.name, "items": list(self.tenants.values())}
