@@ -136,5 +136,5 @@ def jumps(draw: st.DrawFn) -> tuple[str, tzif.Jump]:
     name = draw(st.sampled_from(tzif.names()))
     found = [j for j in tzif.jumps(name) if j.at > _WHOLE_MINUTES] if listed else tzif.watched(name)
     if not found:  # without transitions: as good a place as any
-        return name, tzif.Jump(draw(st.integers(0, 2**25)) * 60, 0, 0)
+        return name, tzif.Jump(_WHOLE_MINUTES + draw(st.integers(2**13, 2**25)) * 60, 0, 0)
     return name, draw(st.sampled_from(found))

@@ -63,6 +63,25 @@ def test_idling_saves_up_no_credit() -> None:
     assert served(queue, 100).count("a") == 51  # the place it came to, and then every second one
 
 
+def test_one_at_a_time_is_not_a_way_to_be_first() -> None:
+    queue: FairQueue[int] = FairQueue()
+    fill(queue, "b", 100)
+    order = ""
+    for n in range(20):
+        queue.add("a", n, n)  # always just one, as soon as the one before is served
+        order += served(queue, 2)
+    assert order.count("a") <= 21
+
+
+def test_tenants_that_are_passed_over_keep_their_place() -> None:
+    queue: FairQueue[int] = FairQueue()
+    fill(queue, "a", 3)
+    fill(queue, "b", 3)
+    assert queue.pop(2, but_not={"a"}) == [("b", 0), ("b", 1)]
+    assert queue.pop(5, but_not={"a", "b"}) == []
+    assert served(queue, 4) == "aaba"  # from the queue's time on, not from where it was left
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from("abcd"), st.integers(0, 400), st.booleans()), min_size=1, max_size=120
