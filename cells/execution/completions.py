@@ -52,6 +52,9 @@ class Completions:
         self._size = metrics.histogram(
             "executor_group_commit_size", "Completions written in one transaction", buckets=SIZE_BUCKETS
         )
+        self._seconds = metrics.histogram(
+            "executor_group_commit_seconds", "Completion transactions, from call to answer"
+        )
         attempts = metrics.counter("executor_attempts_total", "Attempts recorded, by outcome", ["outcome"])
         self._attempts = {outcome: attempts.labels(outcome.value) for outcome in AttemptOutcome}
         self._retries = metrics.counter("executor_retries_total", "Attempts that will be followed by another")
@@ -139,6 +142,7 @@ class Completions:
                     await self._write(batch[middle:])
                 return
             else:
+                self._seconds.observe(self._clock.monotonic() - now)
                 self._count(completions, result.applied)
                 await self._onward.add(result.retries)
                 return

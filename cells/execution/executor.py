@@ -74,6 +74,7 @@ class Executor:
         self._returning: list[Work] = []
         self._early_members: list[Member] = []
         self._stopping = False
+        self._away = False  # an engine, at the last attempt
         # Jitter needs no secrecy, and this is called for every run.
         self._random = random.Random()
         self._declare(metrics)
@@ -92,6 +93,9 @@ class Executor:
         )
         self._batch = metrics.histogram(
             "executor_claim_batch_size", "Members in one claim", buckets=SIZE_BUCKETS
+        )
+        self._claim_seconds = metrics.histogram(
+            "executor_claim_seconds", "Claim transactions, from call to answer"
         )
         self._released = metrics.counter("executor_releases_total", "Claims given back uncalled")
         self._fenced = metrics.counter(
@@ -158,13 +162,23 @@ class Executor:
                 if members:
                     await self._claim(lane, members)
             except Retryable as fault:
-                log.warning("no work can be taken", priority=lane.priority.name, fault=str(fault)[:200])
+                self._interrupted(fault)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, POLL_SECONDS)
                 continue
             pause = 0.05
+            if members:
+                self._interrupted(None)
             if not members and not self._stopping:
                 await lane.wake.wait()
+
+    def _interrupted(self, fault: Retryable | None) -> None:
+        """Say so once for all lanes, and once when it is over."""
+        if fault is not None and not self._away:
+            log.warning("no work can be taken", fault=str(fault)[:200])
+        elif fault is None and self._away:
+            log.info("work is taken again")
+        self._away = fault is not None
 
     async def _claim(self, lane: Lane, members: Sequence[Member]) -> None:
         self._batch.observe(len(members))
@@ -181,6 +195,7 @@ class Executor:
         except (Terminal, Conflict) as fault:
             await self._claim_apart(lane, members, fault)
             return
+        self._claim_seconds.observe(self._clock.monotonic() - sent)
         self._won.inc(len(result.claims))
         self._lost.inc(len(result.stale))
         self._early.inc(len(result.too_early))

@@ -91,7 +91,6 @@ def host_process(
         "CELL_EGRESS_ALLOW": "loopback",
         "CELL_DRAIN_SECONDS": "5",
         "PATH": os.environ["PATH"],
-        "PYTHONDEVMODE": "0",
     }
     log = folder / f"{name}-{port}.log"
     with log.open("wb") as file:
