@@ -113,11 +113,13 @@ class Axis:
         return f"{len(self.bars)} runs before now, {len(self.due)} occurrences to come"
 
 
-def scale_for(dates: Iterable[datetime], now: datetime) -> str:
-    """The smallest scale that shows the nearest coming occurrence, an hour at least."""
-    coming = min((at for at in dates if at > now), default=None)
-    for name, span in list(SCALES.items())[1:]:
-        if coming is None or coming - now < span * (1 - NOW_AT) * 0.8:
+def scale_for(dates: Iterable[datetime], now: datetime, *, now_at: float = NOW_AT, least: int = 3) -> str:
+    """The smallest scale that shows the nearest `least` coming instants; an hour if there are none."""
+    coming = sorted(at for at in dates if at > now)[:least]
+    if not coming:
+        return "1h"
+    for name, span in SCALES.items():
+        if coming[-1] - now < span * (1 - now_at) * 0.95:
             return name
     return list(SCALES)[-1]
 
@@ -196,7 +198,7 @@ def _ticks(start: datetime, end: datetime, zone: ZoneInfo, x: Position) -> list[
             break
         day = f"{wall:%a} {wall.day} {wall:%b}"
         position = x(at)
-        if position < 2 or position > 98:
+        if position < 3 or position > 97:
             previous = day
             continue
         label = day if step >= 86400 else f"{wall:%H:%M}"

@@ -170,7 +170,7 @@ class CellClient:
 
 def _read(response: httpx.Response) -> Answer:
     try:
-        document = msgspec.json.decode(response.content) if response.content else None
+        document: Any = msgspec.json.decode(response.content) if response.content else None
     except msgspec.DecodeError:
         raise CellAway("The cell gave an answer that cannot be read.") from None
     if response.status_code == 421:

@@ -18,6 +18,8 @@ from controlplane.console.wording import parse
 
 _SHOWN = 10
 _DRAWN = 50
+#: Only what comes next is of interest here.
+_NOW_AT = 0.06
 
 
 @tenant_page(Scope.JOBS_WRITE, "GET", "POST")
@@ -66,11 +68,11 @@ def preview(visit: Visit, form: JobForm) -> dict[str, Any]:
         return {"refused": None if refused.faults else refused.detail}
     coming = [{**item, "when": parse(item["at"])} for item in answer.document["occurrences"]]
     due = [Due(at=item["when"], title=item["local"], note=item["note"] or "") for item in coming]
-    scale = scale_for((item.at for item in due), visit.now)
+    scale = scale_for((item.at for item in due), visit.now, now_at=_NOW_AT, least=5)
     return {
         "coming": coming[:_SHOWN],
         "transitions": answer.document["transitions"],
-        "axis": build(now=visit.now, scale=scale, zone=visit.zone, due=due, now_at=0.06),
+        "axis": build(now=visit.now, scale=scale, zone=visit.zone, due=due, now_at=_NOW_AT),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -100,8 +101,14 @@ def _coming(visit: Visit, job: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The next occurrences, the one that is planned first."""
     if job["status"] != "SCHEDULED" or job["schedule"]["type"] not in ("CRON", "RATE"):
         return []
+    planned = parse(job["next_run_at"]) or visit.now
+    body = {
+        "schedule": job["schedule"],
+        "after": f"{planned - timedelta(seconds=1):%Y-%m-%dT%H:%M:%SZ}",
+        "count": _COMING,
+    }
     try:
-        answer = visit.cell.post("/v1/schedules:preview", {"schedule": job["schedule"], "count": _COMING})
+        answer = visit.cell.post("/v1/schedules:preview", body)
     except Refused:
         return []
     return [{**item, "when": parse(item["at"])} for item in answer.document["occurrences"]]

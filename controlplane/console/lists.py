@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -52,10 +51,10 @@ def run_bars(
 
 
 def due_of_jobs(visit: Visit, jobs: Iterable[Mapping[str, Any]]) -> list[Due]:
-    """The next occurrence of each job."""
+    """The next start of each job: its occurrence and its place in the dispatch window."""
     found = []
     for job in jobs:
-        at = parse(job["next_run_at"])
+        at = parse(job["due_at"])
         if at is not None:
             found.append(
                 Due(at=at, title=f"{label(job)} · {job['next_run_at']}", href=visit.url("job", job["job_id"]))
@@ -71,9 +70,9 @@ def label(job: Mapping[str, Any]) -> str:
 
 
 def by_time(jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Jobs by their next occurrence, the nearest first."""
+    """Jobs by their next start, the nearest first."""
 
-    timed = [(parse(job["next_run_at"]), job) for job in jobs]
+    timed = [(parse(job["due_at"]), job) for job in jobs]
     return [
         job for _, job in sorted(((at, job) for at, job in timed if at is not None), key=lambda each: each[0])
     ]

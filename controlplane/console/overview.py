@@ -35,7 +35,7 @@ class Column:
 @tenant_page(Scope.JOBS_READ)
 def overview(visit: Visit) -> HttpResponse:
     """GET /t/<slug>/"""
-    context: dict[str, Any] = {"section": "overview", "scale": _scale(visit), "cost": month_so_far(visit)}
+    context: dict[str, Any] = {"section": "overview", "scale": _scale(visit)}
     try:
         context |= _live(visit)
     except CellAway as away:
@@ -79,6 +79,7 @@ def _live(visit: Visit) -> dict[str, Any]:
     ended = total["succeeded"] + total["failed"]
     pending = cell.get("/v1/targets", state="PENDING", limit=_MOST)["items"]
     return {
+        "cost": month_so_far(visit),
         "empty": not jobs["items"] and not runs,
         "total": total,
         "ended": ended,

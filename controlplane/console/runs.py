@@ -14,7 +14,10 @@ from controlplane.console.axis import SCALES, build, scale_for
 from controlplane.console.cells_client import CellAway, Refused, path
 from controlplane.console.lists import PAGE, asked, label, next_page, run_bars
 from controlplane.console.visit import Visit, tenant_page
-from controlplane.console.wording import parse, time_parts
+from controlplane.console.wording import parse, time_split
+
+#: A run's page looks back.
+_NOW_AT = 0.85
 
 
 @tenant_page(Scope.JOBS_READ)
@@ -55,15 +58,17 @@ def _run(visit: Visit, run_id: str) -> dict[str, Any]:
     scale = visit.request.GET.get("scale", "")
     if scale not in SCALES:
         age = visit.now - scheduled
-        scale = scale_for([visit.now + age * 1.4], visit.now)
+        scale = scale_for([visit.now + age], visit.now, now_at=1 - _NOW_AT)
     return {
         "run": run,
         "job": job,
         "label": label(job),
         "done": run["state"] in TERMINAL,
-        "parts": time_parts(run["where_the_time_went"]),
+        "split": time_split(run["where_the_time_went"]),
         "cancellable": visit.may_write and run["state"] in ("DUE", "READY", "RUNNING", "RETRY_WAIT"),
-        "axis": build(now=visit.now, scale=scale, zone=visit.zone, bars=run_bars(visit, [run]), now_at=0.85),
+        "axis": build(
+            now=visit.now, scale=scale, zone=visit.zone, bars=run_bars(visit, [run]), now_at=_NOW_AT
+        ),
     }
 
 

@@ -33,7 +33,8 @@ class Visit:
 
     @property
     def tenant(self) -> Tenant:
-        return self.membership.tenant
+        tenant: Tenant = self.membership.tenant
+        return tenant
 
     @property
     def slug(self) -> str:

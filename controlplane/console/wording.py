@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-
 
 #: state -> (word, look, sign). Looks differ in colour, signs in shape.
 STATES: dict[str, tuple[str, str, str]] = {
@@ -101,22 +101,41 @@ def schedule(document: Mapping[str, Any]) -> tuple[str, str]:
     return "at once", ""
 
 
-def time_parts(split: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """A run's time split as parts with their share (percent); those that took no time are left out."""
-    measured = {name: int((split or {}).get(f"{name}_ms") or 0) for name in PARTS}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One part of a run's time; place and share in percent of all parts but the window."""
+
+    name: str
+    word: str
+    meaning: str
+    ms: int
+    x: float
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeSplit:
+    """Where a run's time went. The window is apart: it is long on purpose, and would hide the rest."""
+
+    window_ms: int
+    total_ms: int  # of the parts
+    parts: tuple[Part, ...]
+
+
+def time_split(document: Mapping[str, Any] | None) -> TimeSplit:
+    """A run's `where_the_time_went`; parts that took no time are left out."""
+    measured = {name: int((document or {}).get(f"{name}_ms") or 0) for name in PARTS}
+    window = measured.pop("window")
     whole = sum(measured.values())
     parts = []
-    x = 0.0
+    before = 0
     for name, ms in measured.items():
-        if ms <= 0:
-            continue
-        share = round(ms / whole * 100, 3)
-        word, meaning = PARTS[name]
-        parts.append(
-            {"name": name, "word": word, "meaning": meaning, "ms": ms, "share": share, "x": round(x, 3)}
-        )
-        x += share
-    return parts
+        if ms > 0:
+            word, meaning = PARTS[name]
+            x, share = round(before / whole * 100, 3), round(ms / whole * 100, 3)
+            parts.append(Part(name=name, word=word, meaning=meaning, ms=ms, x=x, share=share))
+            before += ms
+    return TimeSplit(window_ms=window, total_ms=whole, parts=tuple(parts))
 
 
 def main_delay(split: Mapping[str, Any] | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ register = template.Library()
 
 register.filter("duration", wording.duration)
 register.filter("parse", wording.parse)
-register.filter("parts", wording.time_parts)
+register.filter("time_split", wording.time_split)
 
 
 def _instant(value: object) -> datetime | None:
@@ -130,10 +130,16 @@ def local(text: str) -> str:
     return text if at is None else f"{at:%a} {at.day} {at:%b} {at.year}, {at:%H:%M:%S}"
 
 
-@register.filter
-def total(parts: list[dict[str, Any]]) -> int:
-    """Milliseconds of all parts."""
-    return sum(part["ms"] for part in parts)
+@register.simple_tag(takes_context=True)
+def next_run(context: Context, job: dict[str, Any]) -> SafeString | str:
+    """When a job starts next; with the instant it is for, where a window lies between."""
+    scheduled, due = wording.parse(job["next_run_at"]), wording.parse(job["due_at"])
+    if scheduled is None:
+        return "–"
+    if due is None or due - scheduled < timedelta(seconds=1):
+        return when(context, scheduled)
+    clock = f"{scheduled.astimezone(context['visit'].zone):%H:%M:%S}"
+    return format_html('{} <span class="dim">for {}</span>', when(context, due), clock)
 
 
 @register.filter
