@@ -77,25 +77,26 @@ def _numbers(values: Sequence[int | None], code: str, size: int, oid: int) -> by
         return _EMPTY.pack(0, 0, oid)
     if None in values:
         one = struct.Struct(">" + code)
-        return _joined([None if v is None else one.pack(v) for v in values], oid)
+        return _joined([_NULL if v is None else _chunk(one.pack(v)) for v in values], oid)
     flat: list[int | None] = [size] * (2 * n)
     flat[1::2] = values
     return _HEADER.pack(1, 0, oid, n, 1) + _interleaved(code, n).pack(*flat)
 
 
-def _joined(values: Sequence[bytes | None], oid: int) -> bytes:
-    n = len(values)
+def _chunk(value: bytes | None) -> bytes:
+    return _NULL if value is None else _LENGTH.pack(len(value)) + value
+
+
+@lru_cache(maxsize=4096)
+def _label(value: str | None) -> bytes:
+    return _NULL if value is None else _chunk(value.encode())
+
+
+def _joined(chunks: Sequence[bytes], oid: int) -> bytes:
+    n = len(chunks)
     if n == 0:
         return _EMPTY.pack(0, 0, oid)
-    length = _LENGTH.pack
-    parts = [_HEADER.pack(1, 1, oid, n, 1)]
-    for v in values:
-        if v is None:
-            parts.append(_NULL)
-        else:
-            parts.append(length(len(v)))
-            parts.append(v)
-    return b"".join(parts)
+    return _HEADER.pack(1, 1, oid, n, 1) + b"".join(chunks)
 
 
 def int8s(values: Sequence[int | None]) -> Int8s:
@@ -130,17 +131,22 @@ def instants(micros: Sequence[int | None]) -> Instants:
 
 def texts(values: Sequence[str | None]) -> Texts:
     """text[]"""
-    return Texts(_joined([None if v is None else v.encode() for v in values], _TEXT))
+    return Texts(_joined([_chunk(None if v is None else v.encode()) for v in values], _TEXT))
+
+
+def labels(values: Sequence[str | None]) -> Texts:
+    """text[] of few different values: states, targets, reasons."""
+    return Texts(_joined(list(map(_label, values)), _TEXT))
 
 
 def blobs(values: Sequence[bytes | None]) -> Blobs:
     """bytea[]"""
-    return Blobs(_joined(values, _BYTEA))
+    return Blobs(_joined(list(map(_chunk, values)), _BYTEA))
 
 
 def jsons(values: Sequence[bytes]) -> Jsons:
     """jsonb[] of encoded documents"""
-    return Jsons(_joined([b"\x01" + v for v in values], _JSONB))
+    return Jsons(_joined([_LENGTH.pack(len(v) + 1) + b"\x01" + v for v in values], _JSONB))
 
 
 def from_datetime(at: datetime) -> int:

@@ -20,6 +20,7 @@ from cells.store.arrays import (
     int4s,
     int8s,
     jsons,
+    labels,
     texts,
     uuids,
 )
@@ -219,12 +220,12 @@ def _outcomes(completions: Sequence[Completion]) -> dict[str, object]:
         "instants": instants([from_datetime(c.key.scheduled_for) for c in completions]),
         "ordinals": int4s([c.key.ordinal for c in completions]),
         "epochs": int8s([c.epoch for c in completions]),
-        "states": texts([c.state for c in completions]),
+        "states": labels([c.state for c in completions]),
         "timers": instants([from_datetime_or_none(c.timer_at) for c in completions]),
         "started": instants([None if c.started_ms is None else from_ms(c.started_ms) for c in completions]),
         "finished": instants([from_ms(c.finished_ms) if c.finished_ms else None for c in completions]),
         "statuses": int2s([c.attempt.status for c in completions]),
-        "reasons": texts([c.reason for c in completions]),
+        "reasons": labels([c.reason for c in completions]),
         "attempts": jsons([_encode(c.attempt) for c in completions]),
     }
 

@@ -12,7 +12,6 @@ import msgspec
 
 from cells.domain.job import JobDefinition, ScheduleType
 
-Key = tuple[uuid.UUID, uuid.UUID, int]  # tenant, job, version
 Version = tuple[JobDefinition, bytes | None]  # with its payload
 
 _decode = msgspec.json.Decoder(JobDefinition).decode
@@ -37,19 +36,23 @@ class DefinitionCache:
         self._entries = entries
         self._payload_bytes = payload_bytes
         self._held = 0
-        self._versions: dict[Key, Version] = {}
+        # Keyed by integers: a uuid's own hash is a call into Python.
+        self._versions: dict[tuple[int, int, int], Version] = {}
 
-    def get(self, key: Key) -> Version | None:
+    def get(self, tenant_id: uuid.UUID, job_id: uuid.UUID, version: int) -> Version | None:
         """The version, if it is kept."""
-        return self._versions.get(key)
+        return self._versions.get((tenant_id.int, job_id.int, version))
 
-    def put(self, key: Key, stored: bytes, payload: bytes | None) -> Version:
+    def put(
+        self, tenant_id: uuid.UUID, job_id: uuid.UUID, version: int, stored: bytes, payload: bytes | None
+    ) -> Version:
         """Decode a stored version and keep it if it may be asked for again."""
-        version = (_decode(stored), payload)
-        if version[0].schedule.type in _RECURRING and key not in self._versions:
-            self._versions[key] = version
+        decoded = (_decode(stored), payload)
+        key = (tenant_id.int, job_id.int, version)
+        if decoded[0].schedule.type in _RECURRING and key not in self._versions:
+            self._versions[key] = decoded
             self._held += len(payload or b"")
             while len(self._versions) > self._entries or self._held > self._payload_bytes:
                 _, dropped = self._versions.pop(next(iter(self._versions)))
                 self._held -= len(dropped or b"")
-        return version
+        return decoded

@@ -1,0 +1,176 @@
+"""What one claim transaction writes, and its columns as the statements take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from cells.domain.claiming import Skip
+from cells.domain.ids import RunKey
+from cells.ports import Claim, Member
+from cells.store.arrays import (
+    datetime_to_ms,
+    from_datetime,
+    from_ms,
+    instants,
+    int2s,
+    int4s,
+    int8s,
+    labels,
+    uuids,
+)
+
+_EPOCH_SECONDS = 946_684_800  # 2000-01-01, where PostgreSQL counts from, in Unix seconds
+
+
+def from_unix_seconds(s: int) -> int:
+    """PostgreSQL's microseconds."""
+    return (s - _EPOCH_SECONDS) * 1_000_000
+
+
+def to_unix_seconds(micros: int) -> int:
+    """From PostgreSQL's microseconds, rounded down."""
+    return micros // 1_000_000 + _EPOCH_SECONDS
+
+
+class Insert(NamedTuple):
+    """A claimed occurrence."""
+
+    member: Member
+    claim: Claim
+    due: int  # microseconds
+
+
+class Skipped(NamedTuple):
+    """Occurrences that deliberately do not run."""
+
+    member: Member
+    skip: Skip
+    epoch: int
+    due: int  # microseconds
+    version: int
+    priority: int
+    shard: int
+    target_id: str
+
+
+class ClaimBatch:
+    """Filled by the planner, written in one go."""
+
+    def __init__(self, *, now: datetime) -> None:
+        self.now = now  # the database's
+        self.now_ms = datetime_to_ms(now)
+        self.inserts: list[Insert] = []
+        self.skips: list[Skipped] = []
+        self.advances: list[tuple[Member, int | None, int | None]] = []  # next and due, microseconds
+        self.updates: list[Claim] = []
+        self.nexts: list[Member] = []
+
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.inserts or self.skips or self.advances or self.updates)
+
+    def claims(self) -> list[Claim]:
+        """All that was won."""
+        return [*(insert.claim for insert in self.inserts), *self.updates]
+
+    def insert_columns(self, host_id: int) -> dict[str, object]:
+        """For `claim_insert_runs`."""
+        claims = [insert.claim for insert in self.inserts]
+        return {
+            **_keys(claims),
+            "shards": int2s([c.shard for c in claims]),
+            "priorities": int2s([c.priority for c in claims]),
+            "versions": int4s([c.version for c in claims]),
+            "dues": instants([insert.due for insert in self.inserts]),
+            "targets": labels([c.definition.target.target_id for c in claims]),
+            **self._holding(claims, host_id),
+        }
+
+    def update_columns(self, host_id: int) -> dict[str, object]:
+        """For `claim_update_runs`."""
+        return {**_keys(self.updates), **self._holding(self.updates, host_id)}
+
+    def advance_columns(self) -> dict[str, object]:
+        """For `claim_advance_jobs`."""
+        return {
+            "tenants": uuids([m.tenant_id for m, _, _ in self.advances]),
+            "jobs": uuids([m.parent_id for m, _, _ in self.advances]),
+            "nexts": instants([following for _, following, _ in self.advances]),
+            "dues": instants([due for _, _, due in self.advances]),
+        }
+
+    def skip_columns(self) -> dict[str, object]:
+        """For `claim_insert_skipped`."""
+        return {
+            "tenants": uuids([s.member.tenant_id for s in self.skips]),
+            "parents": uuids([s.member.parent_id for s in self.skips]),
+            "instants": instants([from_datetime(s.skip.at) for s in self.skips]),
+            "shards": int2s([s.shard for s in self.skips]),
+            "priorities": int2s([s.priority for s in self.skips]),
+            "versions": int4s([s.version for s in self.skips]),
+            "epochs": int8s([s.epoch for s in self.skips]),
+            "dues": instants([s.due for s in self.skips]),
+            "targets": labels([s.target_id for s in self.skips]),
+            "reasons": labels([s.skip.reason for s in self.skips]),
+            "skips": int4s([s.skip.count for s in self.skips]),
+            "now": self.now,
+        }
+
+    def _holding(self, claims: Sequence[Claim], host_id: int) -> dict[str, object]:
+        start = from_datetime(self.now)
+        return {
+            "epochs": int8s([c.epoch for c in claims]),
+            "leases": instants([start + c.lease_ms * 1000 for c in claims]),
+            "released": instants([from_ms(c.released_ms) if c.released_ms else None for c in claims]),
+            "host": host_id,
+            "now": self.now,
+        }
+
+
+def _keys(claims: Sequence[Claim]) -> dict[str, object]:
+    return {
+        "tenants": uuids([c.tenant_id for c in claims]),
+        "parents": uuids([c.key.parent_id for c in claims]),
+        "instants": instants([from_datetime(c.key.scheduled_for) for c in claims]),
+        "ordinals": int4s([c.key.ordinal for c in claims]),
+    }
+
+
+def job_keys(members: Sequence[Member]) -> dict[str, object]:
+    """Jobs and the occurrences they should wait for."""
+    return {
+        "tenants": uuids([m.tenant_id for m in members]),
+        "jobs": uuids([m.parent_id for m in members]),
+        "instants": instants([from_unix_seconds(m.scheduled_for) for m in members]),
+    }
+
+
+def run_keys(members: Sequence[Member]) -> dict[str, object]:
+    """Runs that should wait."""
+    return {
+        "tenants": uuids([m.tenant_id for m in members]),
+        "parents": uuids([m.parent_id for m in members]),
+        "instants": instants([from_unix_seconds(m.scheduled_for) for m in members]),
+        "ordinals": int4s([m.ordinal for m in members]),
+    }
+
+
+def version_keys(members: Sequence[Member], versions: Sequence[int] | None = None) -> dict[str, object]:
+    """The versions that members name, or others of the same jobs."""
+    return {
+        "tenants": uuids([m.tenant_id for m in members]),
+        "jobs": uuids([m.parent_id for m in members]),
+        "versions": int4s([m.generation for m in members] if versions is None else versions),
+    }
+
+
+def occurrence_keys(keys: Sequence[tuple[Member, RunKey]]) -> dict[str, object]:
+    """Runs by key."""
+    return {
+        "tenants": uuids([m.tenant_id for m, _ in keys]),
+        "parents": uuids([key.parent_id for _, key in keys]),
+        "instants": instants([from_datetime(key.scheduled_for) for _, key in keys]),
+        "ordinals": int4s([key.ordinal for _, key in keys]),
+    }
