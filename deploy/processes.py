@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
@@ -19,8 +19,6 @@ from deploy.supervisor import Process
 #: Order of stopping: first what brings work in, then what does it, then what it reports to,
 #: then what it calls, and the engines last.
 _ENTRY, _WORK, _REPORTS, _TARGETS, _ENGINES = range(5)
-#: What has no port to ask is taken for ready when it has not ended for so long.
-_ALIVE_SECONDS = 2.5
 
 
 def engine_process(engine: Engine) -> Process:
@@ -72,7 +70,7 @@ class Processes:
             *("-m", "celery", "-A", "controlplane", "worker", "--concurrency", "2"),
             *("--without-gossip", "--without-mingle", "--loglevel", "INFO"),
         ]
-        return self._quiet("celery-worker", command, _WORK)
+        return self._quiet("celery-worker", command, _WORK, says=" ready.")
 
     def celery_beat(self) -> Process:
         """What starts it regularly."""
@@ -82,27 +80,29 @@ class Processes:
             *("-m", "celery", "-A", "controlplane", "beat", "--pidfile", ""),
             *("--schedule", str(schedule / "schedule"), "--loglevel", "INFO"),
         ]
-        return self._quiet("celery-beat", command, _ENTRY)
+        return self._quiet("celery-beat", command, _ENTRY, says="beat: Starting...")
 
     def _http(self, name: str, command: Sequence[str], env: Mapping[str, str], stage: int) -> Process:
         port = self._ports.of(name)
         return Process(name=name, spawn=_python(command, env), ready=lambda: is_ready(port), stage=stage)
 
-    def _quiet(self, name: str, command: Sequence[str], stage: int) -> Process:
+    def _quiet(self, name: str, command: Sequence[str], stage: int, *, says: str) -> Process:
+        """A process without a port: it is ready when its log says so."""
         spawn = _python(command, self._environments.control())
-        started = 0.0
+        log_file = self._home.logs / f"{name}.log"
+        began = 0
 
         def note_and_spawn(log: IO[bytes]) -> subprocess.Popen[bytes]:
-            nonlocal started
-            started = time.monotonic()
+            nonlocal began
+            began = os.fstat(log.fileno()).st_size
             return spawn(log)
 
-        return Process(
-            name=name,
-            spawn=note_and_spawn,
-            ready=lambda: time.monotonic() - started >= _ALIVE_SECONDS,
-            stage=stage,
-        )
+        def ready() -> bool:
+            with log_file.open("rb") as file:
+                file.seek(began)
+                return says.encode() in file.read()
+
+        return Process(name=name, spawn=note_and_spawn, ready=ready, stage=stage)
 
 
 def _python(command: Sequence[str], env: Mapping[str, str]) -> Callable[[IO[bytes]], subprocess.Popen[bytes]]:
