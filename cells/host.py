@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import uvloop
+from fastapi import FastAPI
 
 from cells.api.app import create_app
 from cells.clock import SystemClock
@@ -71,9 +72,9 @@ class Process:
         self.host = HostAgent(self.store, self.clock, self.metrics, roles=sorted(settings.roles))
         self.stopping = asyncio.Event()
         self._booted = False
-        api = None
+        self.api: FastAPI | None = None
         if "api" in settings.roles:
-            api = create_app(
+            self.api = create_app(
                 store=self.store,
                 queue=self.queue,
                 secrets=self.secrets,
@@ -91,10 +92,10 @@ class Process:
             }
         )
         self.server = HttpServer(
-            in_front(ops_app(readiness, self.metrics), api),
+            in_front(ops_app(readiness, self.metrics), self.api),
             host=settings.bind_host,
             port=settings.bind_port,
-            lifespan=api is not None,
+            lifespan=self.api is not None,
             drain_seconds=settings.drain_seconds,
         )
 
@@ -204,6 +205,7 @@ class Process:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for what, close in (
+            ("feed", self._feed_flushed),
             ("lease", self.host.retire),
             ("queue", self.queue.close),
             ("store", self.store.close),
@@ -213,6 +215,11 @@ class Process:
                     await close()
             except (Retryable, TimeoutError, OSError) as fault:
                 log.warning("not closed cleanly", what=what, fault=str(fault)[:200])
+
+    async def _feed_flushed(self) -> None:
+        """What the API has committed and not told the queue yet."""
+        if self.api is not None:
+            await self.api.state.services.feed.flush()
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

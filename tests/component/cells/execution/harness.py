@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from aiohttp.abc import AbstractResolver
 
@@ -34,8 +35,10 @@ from cells.ports import (
     Fence,
     Member,
     NewJob,
+    Retryable,
     RunRow,
     SealedSecret,
+    Store,
     TargetRow,
     TenantConfig,
     TenantPlacement,
@@ -51,11 +54,46 @@ SIGNING = b"first signing secret, 32 bytes.."
 FAST_RETRIES = RetryPolicy(max_attempts=3, initial_backoff_seconds=0.01, max_backoff_seconds=0.01)
 
 
+class SteppedClock(SystemClock):
+    """This machine's clock, set off by what the test says."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0  # of wall time
+        self.passed = 0.0  # on the steady clock, seconds
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.passed
+
+
+class CutStore:
+    """The store, behind a network that the test can cut for some of its methods."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self.cut: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if not inspect.iscoroutinefunction(method):
+            return method
+
+        async def call(*args: Any, **options: Any) -> Any:
+            if name in self.cut:
+                raise Retryable("cut")
+            return await method(*args, **options)
+
+        return call
+
+
 @dataclass
 class Cell:
     """What a test works with."""
 
     store: PostgresStore
+    network: CutStore  # what the parts see of the store
     queue: ValkeyQueue
     clock: SystemClock
     metrics: Metrics
@@ -66,6 +104,7 @@ class Cell:
     drain_seconds: float
     resolver: AbstractResolver | None
     egress_allow: frozenset[str]
+    executor_clock: SteppedClock
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -91,13 +130,13 @@ class Cell:
                 metrics=TimerMetrics(self.metrics),
             )
         if name == "reaper":
-            return Reaper(self.store, self.queue, self.host, self.metrics)
+            return Reaper(cast(Store, self.network), self.queue, self.host, self.metrics)
         return Executor(
-            self.store,
+            cast(Store, self.network),
             self.queue,
             self.box,
             self.host,
-            self.clock,
+            self.executor_clock,
             self.metrics,
             slots=self.slots,
             egress_allow=self.egress_allow,
@@ -242,11 +281,12 @@ async def cell(
     """A cell whose parts run until the end of the block, and then stop in order."""
     clock, metrics = SystemClock(), Metrics()
     store = PostgresStore(database_url, cell_name="test", pool_size=6)
+    network = CutStore(store)
     queue = ValkeyQueue(valkey_url, cell="test", clock=clock)
     await store.open()
     await queue.open()
     host = HostAgent(
-        store,
+        cast(Store, network),
         clock,
         metrics,
         roles=[part for part in parts if part != "host"],
@@ -255,8 +295,10 @@ async def cell(
     )
     made = Cell(
         store=store,
+        network=network,
         queue=queue,
         clock=clock,
+        executor_clock=SteppedClock(),
         metrics=metrics,
         box=SealedBox([b"k" * 32]),
         host=host,

@@ -1,0 +1,187 @@
+"""Leases, fences and clocks: what a host may still do, and when it stops by itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+from aiohttp import web
+
+from cells.domain.run import AttemptOutcome, RunState
+from cells.execution.host_agent import HostAgent
+from cells.observability.metrics import Metrics
+from cells.ports import Retryable
+from tests.component.cells.execution.harness import SteppedClock, cell
+from tests.component.cells.execution.http_target import HttpTarget, answering
+from tests.waiting import eventually
+
+
+async def test_a_host_that_cannot_renew_stops_before_the_store_gives_it_up(
+    cell_database_url: str, valkey_url: str
+) -> None:
+    async with cell(cell_database_url, valkey_url, parts=("host",), lease_ms=1500, renew_seconds=0.2) as made:
+        first = made.host.host_id
+        made.network.cut = {"renew_host", "register_host"}
+        await eventually(lambda: not made.host.live(), interval=0.005)
+        async with await psycopg.AsyncConnection.connect(cell_database_url) as database:
+            cursor = await database.execute(
+                "SELECT lease_expires_at > clock_timestamp() FROM hosts WHERE host_id = %s", (first,)
+            )
+            assert await cursor.fetchone() == (True,)
+        with pytest.raises(Retryable):
+            _ = made.host.host_id
+        made.network.cut = set()
+        await made.host.wait_live()
+        assert made.host.host_id > first
+        assert not made.host.holds(first)
+        assert made.count("host_lease_losses_total") == 1
+
+
+async def test_a_host_the_store_has_given_up_comes_back_as_another(
+    cell_database_url: str, valkey_url: str
+) -> None:
+    async with cell(cell_database_url, valkey_url, parts=("host",), renew_seconds=0.1) as made:
+        first = made.host.host_id
+        await made.store.retire_host(host_id=first)
+        await eventually(lambda: made.host.live() and made.host.host_id != first)
+        assert made.count("host_lease_losses_total") == 1
+
+
+async def test_a_retired_host_is_not_live(cell_database_url: str, valkey_url: str) -> None:
+    async with cell(cell_database_url, valkey_url, parts=("host",)) as made:
+        await made.host.retire()
+        assert not made.host.live()
+
+
+@pytest.mark.parametrize(("ahead_ms", "alarming"), [(5_000, True), (-5_000, True), (200, False)])
+async def test_the_clock_is_measured_at_each_renewal(
+    cell_database_url: str, valkey_url: str, ahead_ms: int, alarming: bool
+) -> None:
+    async with cell(cell_database_url, valkey_url, parts=()) as made:
+        clock, metrics = SteppedClock(), Metrics()
+        clock.ahead_ms = ahead_ms
+        host = HostAgent(made.store, clock, metrics, roles=["executor"])
+        stop = asyncio.Event()
+        running = asyncio.create_task(host.run(stop))
+        await host.wait_live()
+        stop.set()
+        await running
+        offset = metrics.registry.get_sample_value("host_clock_offset_seconds")
+        assert offset == pytest.approx(-ahead_ms / 1000, abs=0.5)
+        assert metrics.registry.get_sample_value("host_clock_alarms_total") == float(alarming)
+
+
+async def test_a_lapsed_host_starts_no_call_and_its_runs_are_taken_back(
+    cell_database_url: str, valkey_url: str, target: HttpTarget
+) -> None:
+    opened = asyncio.Event()
+
+    async def slow(_: web.Request) -> web.Response:
+        await opened.wait()
+        return web.Response(text="late")
+
+    target.answer = slow
+    async with cell(
+        cell_database_url,
+        valkey_url,
+        parts=("host", "dispatcher", "executor", "reaper"),
+        lease_ms=1500,
+        renew_seconds=0.2,
+    ) as made:
+        await made.target(target.url, max_concurrency=1)
+        called, waiting = await made.run_now(), await made.run_now()
+        await eventually(lambda: made.count("executor_parked", priority="default") == 1)
+        made.network.cut = {"renew_host", "register_host", "reap"}
+        await eventually(lambda: not made.host.live())
+        # The call under way cannot be recalled; the one behind it must not begin.
+        opened.set()
+        await eventually(lambda: made.count("executor_fenced_total") == 1)
+        assert len(target.received) == 1
+        target.answer = answering(200)
+        made.network.cut = set()
+        runs = [await made.ended(called), await made.ended(waiting)]
+    # Whichever was first: the first call's outcome was recorded by the next incarnation before
+    # the reaper took the run back; the fenced one was lost and ran again under a higher epoch.
+    by_outcomes = {tuple(attempt.outcome for attempt in run.attempts): run for run in runs}
+    assert set(by_outcomes) == {
+        (AttemptOutcome.SUCCEEDED,),
+        (AttemptOutcome.LOST, AttemptOutcome.SUCCEEDED),
+    }
+    again = by_outcomes[AttemptOutcome.LOST, AttemptOutcome.SUCCEEDED]
+    assert (again.state, again.attempt, again.epoch) == (RunState.SUCCEEDED, 1, (1 << 20) + 1)
+    assert len(target.received) == 2
+
+
+async def test_completions_wait_for_the_store(
+    cell_database_url: str, valkey_url: str, target: HttpTarget
+) -> None:
+    async with cell(cell_database_url, valkey_url) as made:
+        await made.target(target.url)
+        made.network.cut = {"complete"}
+        keys = [await made.run_now() for _ in range(3)]
+        await eventually(lambda: made.count("executor_completions_pending") == 3)
+        for key in keys:
+            run = await made.run(key)
+            assert run is not None
+            assert run.state is RunState.RUNNING
+        made.network.cut = set()
+        for key in keys:
+            assert (await made.ended(key)).state is RunState.SUCCEEDED
+    assert len(target.received) == 3
+
+
+async def test_members_come_back_when_the_claim_fails(
+    cell_database_url: str, valkey_url: str, target: HttpTarget
+) -> None:
+    async with cell(cell_database_url, valkey_url) as made:
+        await made.target(target.url)
+        made.network.cut = {"claim"}
+        key = await made.run_now()
+        await eventually(lambda: made.count("executor_claims_total", result="unsure") >= 1)
+        made.network.cut = set()
+        assert (await made.ended(key)).state is RunState.SUCCEEDED
+
+
+async def test_never_early_by_the_hosts_own_clock(
+    cell_database_url: str, valkey_url: str, target: HttpTarget
+) -> None:
+    async with cell(cell_database_url, valkey_url) as made:
+        await made.target(target.url)
+        made.executor_clock.ahead_ms = -700
+        arrived: list[int] = []
+
+        async def note(_: web.Request) -> web.Response:
+            arrived.append(made.executor_clock.now_ms())
+            return web.Response()
+
+        target.answer = note
+        run = await made.ended(await made.run_now())
+        due_ms = round(run.due_at.timestamp() * 1000)
+        assert run.started_at is not None
+        assert run.started_at >= run.due_at
+        assert arrived[0] >= due_ms
+
+
+async def test_work_that_waits_beyond_its_lease_is_given_back_uncounted(
+    cell_database_url: str, valkey_url: str, target: HttpTarget
+) -> None:
+    opened = asyncio.Event()
+
+    async def slow(_: web.Request) -> web.Response:
+        await opened.wait()
+        return web.Response()
+
+    target.answer = slow
+    async with cell(cell_database_url, valkey_url) as made:
+        await made.target(target.url, max_concurrency=1)
+        keys = [await made.run_now(), await made.run_now()]
+        await eventually(lambda: made.count("executor_parked", priority="default") == 1)
+        # Its lease is its timeout and a minute: another 58 seconds leave no time for the call.
+        made.executor_clock.passed += 58
+        await eventually(lambda: made.count("executor_releases_total") == 1)
+        opened.set()
+        runs = [await made.ended(key) for key in keys]
+    assert [run.state for run in runs] == [RunState.SUCCEEDED] * 2
+    assert sorted(run.epoch for run in runs) == [1 << 20, (1 << 20) + 1]
+    assert [(run.attempt, len(run.attempts)) for run in runs] == [(1, 1), (1, 1)]
