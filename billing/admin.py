@@ -36,7 +36,17 @@ class _ReadOnly(ModelAdmin):  # type: ignore[misc]
 
 @admin.register(MeterConflict)
 class MeterConflictAdmin(_ReadOnly):
-    list_display = ("first_at", "tenant_id", "cell", "host", "minute", "metric", "recorded", "refused", "settled_at")
+    list_display = (
+        "first_at",
+        "tenant_id",
+        "cell",
+        "host",
+        "minute",
+        "metric",
+        "recorded",
+        "refused",
+        "settled_at",
+    )
     list_filter = ("cell", "metric", ("settled_at", admin.EmptyFieldListFilter))
     actions = ("settle",)
 

@@ -30,6 +30,6 @@ class Sealer:
         for cipher in self._ciphers:
             try:
                 return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context)
-            except InvalidTag:
+            except (InvalidTag, ValueError):  # ValueError: too short to be one of ours
                 continue
         raise Unsealable(context.decode())

@@ -24,7 +24,7 @@ from controlplane.workspace import migrator, pool
 _LOCK = "SELECT pg_advisory_lock(hashtextextended('clockhouse setup', 0))"
 
 
-def _ensure_database(url: str) -> bool:
+def ensure_database(url: str) -> bool:
     """Creates the database a URL names, if the server lacks it."""
     try:
         psycopg.connect(url, connect_timeout=5).close()
@@ -49,7 +49,7 @@ class Command(BaseCommand):
         began = time.monotonic()
         configuration = settings.CONFIGURATION
         for url in (configuration.database_url, configuration.ownership_database_url):
-            _ensure_database(url)
+            ensure_database(url)
         with psycopg.connect(configuration.database_url, autocommit=True) as guard:
             guard.execute(_LOCK)  # held until this connection closes
             ownership.migrate(configuration.ownership_database_url)

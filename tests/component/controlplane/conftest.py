@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import psycopg
 import pytest
 
+from controlplane.management.commands.setup_database import ensure_database
 from controlplane.ownership.postgres import PostgresOwnershipStore, installed_store, migrate
 from tests.engines import TestEngines
 
@@ -15,16 +13,15 @@ from tests.engines import TestEngines
 def ownership_url(engines: TestEngines) -> str:
     """URL of this process's ownership database: the one the settings name."""
     url = engines.database_url("ownership")
-    with psycopg.connect(engines.postgres.url, autocommit=True) as admin:
-        admin.execute('CREATE DATABASE "ownership"')
+    ensure_database(url)  # other folders' conftests ask for it as well
     migrate(url)
     return url
 
 
 @pytest.fixture
-def ownership(ownership_url: str) -> Iterator[PostgresOwnershipStore]:
+def ownership(ownership_url: str) -> PostgresOwnershipStore:
     """The installation's ownership store."""
-    yield installed_store()
+    return installed_store()
 
 
 @pytest.fixture

@@ -16,7 +16,9 @@ def contents() -> dict[str, str]:
                 continue
             table = Identifier(model._meta.db_table)
             cursor.execute(
-                SQL("SELECT coalesce(md5(string_agg(t::text, '|' ORDER BY t::text)), '') FROM {} t").format(table)
+                SQL("SELECT coalesce(md5(string_agg(t::text, '|' ORDER BY t::text)), '') FROM {} t").format(
+                    table
+                )
             )
             digests[model._meta.db_table] = cursor.fetchone()[0]
     return digests

@@ -165,5 +165,7 @@ def test_a_failed_create_leaves_its_key_free(tenant: Tenant) -> None:
 def test_bad_idempotency_keys(tenant: Tenant) -> None:
     client = tenant_admin(tenant)
     for key in ("", '""', "x" * 256):
-        answer = client.post("/v1/api-keys", {"name": "n", "scopes": ["jobs:read"]}, headers={"Idempotency-Key": key})
+        answer = client.post(
+            "/v1/api-keys", {"name": "n", "scopes": ["jobs:read"]}, headers={"Idempotency-Key": key}
+        )
         assert (answer.status, answer.json["code"]) == (400, "MALFORMED"), key

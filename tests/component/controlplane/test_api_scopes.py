@@ -180,9 +180,11 @@ def test_a_tenantless_operator_must_name_a_tenant(world: World) -> None:
 def test_an_operator_acts_for_a_tenant_and_it_is_audited(world: World) -> None:
     made = operator(world.theirs).post("/v1/api-keys", NEW_KEY)
     assert made.status == 201
-    (event,) = tenant_admin(world.theirs).get(
-        f"/v1/audit-log?subject={made.json['key_id']}&action=api_key.create"
-    ).json["items"]
+    (event,) = (
+        tenant_admin(world.theirs)
+        .get(f"/v1/audit-log?subject={made.json['key_id']}&action=api_key.create")
+        .json["items"]
+    )
     assert event["actor"] == "key:operatorkey23456"
 
 

@@ -25,9 +25,7 @@ def _changes(cursor: str) -> dict[tuple[str, str], Any]:
 
 
 def _key(tenant: Any) -> ApiKey:
-    return create_api_key(
-        tenant_id=tenant.id, name="k", scopes=["jobs:read"], actor=ACTOR, reason=REASON
-    ).key
+    return create_api_key(tenant_id=tenant.id, name="k", scopes=["jobs:read"], actor=ACTOR, reason=REASON).key
 
 
 @pytest.mark.django_db
@@ -64,9 +62,7 @@ def test_every_change_of_a_routing_fact_is_told(control: None) -> None:
 
     suspend_tenant(tenant_id=tenant.id, actor=ACTOR, reason=REASON)
     assert _changes(cursor)[("tenant", tenant.public_id)]["state"] == "SUSPENDED"
-    set_quotas(
-        tenant_id=tenant.id, quotas={"api_requests_per_second": 7}, actor=ACTOR, reason=REASON
-    )
+    set_quotas(tenant_id=tenant.id, quotas={"api_requests_per_second": 7}, actor=ACTOR, reason=REASON)
     assert _changes(cursor)[("tenant", tenant.public_id)]["api_requests_per_second"] == 7
     issued = rotate_api_key(tenant_id=tenant.id, key_id=key.id, actor=ACTOR, reason=REASON)
     told = _changes(cursor)

@@ -34,9 +34,7 @@ ORDER BY 1, 2, 3
 def _shape(schema: str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(_SHAPE, {"schema": schema})
-        return [
-            tuple(str(part).replace(f"{schema}.", "") for part in row) for row in cursor.fetchall()
-        ]
+        return [tuple(str(part).replace(f"{schema}.", "") for part in row) for row in cursor.fetchall()]
 
 
 def _made_by_migrations(schema: str) -> None:
