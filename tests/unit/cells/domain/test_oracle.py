@@ -3,9 +3,11 @@
 # ruff: noqa: DTZ001 - wall times are naive
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import pytest
 from croniter import croniter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -22,6 +24,9 @@ SECOND = timedelta(seconds=1)
 AROUND = timedelta(hours=27)
 #: Beyond that, so that no gap or overlap is cut off at the edge of what is walked.
 MARGIN = timedelta(hours=26)
+
+#: Where to ask: anywhere around the transition, and often just before and after it.
+SECONDS = st.integers(-5400, 5400) | st.integers(-27 * 3600, 27 * 3600)
 
 
 @st.composite
@@ -44,10 +49,10 @@ def compiled_of(expression: Expression, zone_name: str, gap: Gap, overlap: Overl
     )
 
 
-@given(case=cases(), points=st.lists(st.floats(0, 1), min_size=4, max_size=4))
+@given(case=cases(), seconds=st.lists(SECONDS, min_size=4, max_size=4))
 @settings(max_examples=400, deadline=None)
 def test_every_minute_around_a_transition(
-    case: tuple[Expression, str, tzif.Jump, Gap, Overlap], points: list[float]
+    case: tuple[Expression, str, tzif.Jump, Gap, Overlap], seconds: list[int]
 ) -> None:
     expression, zone_name, jump, gap, overlap = case
     try:
@@ -67,7 +72,7 @@ def test_every_minute_around_a_transition(
     assert walked == inside
 
     # From anywhere, not only from an occurrence; and the counts agree with the walk.
-    a, b, *others = (low + (high - low) * point for point in points)
+    a, b, *others = (turn + timedelta(seconds=n) for n in seconds)
     a, b = min(a, b), max(a, b)
     for point in (a, b, *others):
         expected = next((at for at in inside if at > point), None)
@@ -147,3 +152,23 @@ def test_the_shortest_period_is_what_walking_finds() -> None:
         "0 0 29 2 *": 366 * 86_400,  # four years, but nobody has such a window
     }.items():
         assert parse_cron(text).period_seconds == seconds, text
+
+
+@pytest.mark.parametrize("overlap", Overlap)
+@pytest.mark.parametrize("gap", Gap)
+@pytest.mark.parametrize("day", [datetime(2024, 11, 3, 4, tzinfo=UTC), datetime(2024, 3, 10, 5, tzinfo=UTC)])
+def test_counting_between_any_two_quarters_of_an_hour(gap: Gap, overlap: Overlap, day: datetime) -> None:
+    """New York: the pass that does not run must not count, wherever the interval begins or ends."""
+    everything = {"days": range(1, 32), "months": range(1, 13), "weekdays": range(7)}
+    expression = Expression(
+        "30 1-3 * * *",
+        minutes=frozenset({30}),
+        hours=frozenset({1, 2, 3}),
+        **{name: frozenset(values) for name, values in everything.items()},
+    )
+    zone_name = "America/New_York"
+    compiled = compiled_of(expression, zone_name, gap, overlap)
+    real = truth(expression, ZoneInfo(zone_name), gap, overlap, day - MARGIN, day + MARGIN).occurrences
+    quarters = [day + timedelta(minutes=15 * n) for n in range(20)]
+    for a, b in itertools.combinations(quarters, 2):
+        assert compiled.count(a, b) == sum(a < at <= b for at in real), (a, b)
