@@ -116,6 +116,26 @@ class HostLease:
     database_time: datetime  # clock_timestamp() at the renewal, for the clock offset
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostStatus:
+    """A process start, as operators see it."""
+
+    name: str
+    roles: tuple[str, ...]
+    started_at: datetime
+    live: bool  # its lease has not ended
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellStatus:
+    """How a cell is, over all its tenants."""
+
+    database_time: datetime
+    oldest_due_at: datetime | None  # the earliest timer; how late the cell is, if it is past
+    jobs_estimated: int
+    hosts: tuple[HostStatus, ...]
+
+
 # --- jobs --------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewJob:
@@ -429,6 +449,12 @@ class Store(Protocol):
         with a LOST attempt, or FAILED as poison after POISON_DEATHS. The members to add."""
         ...
 
+    async def reap_orphans(self, *, host_id: int, held: Sequence[Claim], older_than_ms: int
+                           ) -> Sequence[Member]:
+        """Reclaim runs of this very host that it does not know of (not among `held`), claimed longer
+        ago than that: the answer to their claim was lost. Treated as in `reap`."""
+        ...
+
     async def get_run(self, tenant_id: uuid.UUID, key: RunKey) -> RunRow | None: ...
     async def list_runs(self, tenant_id: uuid.UUID, *, job_id: uuid.UUID | None = None,
                         state: RunState | None = None, target_id: str | None = None,
@@ -496,6 +522,10 @@ class Store(Protocol):
     async def stats(self, tenant_id: uuid.UUID, *, since: datetime, until: datetime
                     ) -> Sequence[dict[str, object]]: ...
 
+    async def status(self) -> CellStatus:
+        """How the cell is; cheap at any size."""
+        ...
+
     # upkeep
     async def ensure_partitions(self, *, days_ahead: int) -> None: ...
     async def purge_idempotency_keys(self, *, older_than_hours: int) -> int: ...
@@ -524,6 +554,11 @@ class Queue(Protocol):
 
     async def refund(self, members: Sequence[Member]) -> None:
         """These were stale: their tenants are not charged for them."""
+        ...
+
+    async def depths(self) -> tuple[list[int], int]:
+        """Members waiting in the queue of each class, and how many tenants and classes are past
+        their quota. Cheap."""
         ...
 
     async def wait_ready(self, *, timeout: float) -> None:

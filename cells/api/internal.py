@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -9,12 +11,13 @@ from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from cells.api.documents import Document
+from cells.api.documents import Document, instant
 from cells.api.problems import Problem, body_fault, invalid, not_found
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import BODY_HASH_HEADER, UNSIGNED_BODY, ErrorCode, Scope
 from cells.domain import ids
-from cells.ports import TenantConfig, TenantPlacement
+from cells.domain.job import Priority
+from cells.ports import Retryable, TenantConfig, TenantPlacement
 
 routes = Routes("Internal")
 
@@ -89,6 +92,49 @@ async def list_tenants(call: Call) -> Response:
     """Read all tenants, for the check against drift."""
     found = await call.services.store.list_tenants()
     return answer({"cell": call.services.settings.cell_name, "items": [tenant_document(t) for t in found]})
+
+
+@routes.add(
+    "GET",
+    "/internal/status",
+    Rule(scope=Scope.INTERNAL, internal=True),
+    answers={200: ("How the cell is.", None)},
+)
+async def read_status(call: Call) -> Response:
+    """Read how the cell is: hosts, queues, how late it is, and what its tenants were promised."""
+    services = call.services
+    status = await services.store.status()
+    try:
+        queued, past_quota = await services.queue.depths()
+        queue: Document | None = {priority.name: queued[priority] for priority in Priority}
+    except Retryable:
+        queue, past_quota = None, None  # known to be unknown: jobs run from the store meanwhile
+    tenants = await services.store.list_tenants()
+    active = [tenant for tenant in tenants if tenant.state == "ACTIVE"]
+    late = (status.database_time - status.oldest_due_at) if status.oldest_due_at is not None else timedelta()
+    return answer(
+        {
+            "cell": services.settings.cell_name,
+            "region": services.settings.region,
+            "at": instant(status.database_time),
+            "hosts": [
+                {
+                    "name": host.name,
+                    "roles": host.roles,
+                    "started_at": instant(host.started_at),
+                    "live": host.live,
+                }
+                for host in status.hosts
+            ],
+            "queue": queue,
+            "past_quota": past_quota,
+            "oldest_due_at": instant(status.oldest_due_at),
+            "lag_ms": max(0, late // timedelta(milliseconds=1)),
+            "jobs_estimated": status.jobs_estimated,
+            "tenants": dict(Counter(tenant.state for tenant in tenants)),
+            "promised_runs_per_second": sum(tenant.config.job_runs_per_second for tenant in active),
+        }
+    )
 
 
 def tenant_document(tenant: TenantPlacement) -> Document:

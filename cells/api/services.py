@@ -44,6 +44,7 @@ class Services:
         self.store = store
         self.queue = queue
         self.secrets = secrets
+        self.metrics = metrics
         self.settings = settings
         self.clock = clock
         self.host = host

@@ -15,13 +15,14 @@ from cells.store.jobs import Jobs
 from cells.store.meters import Meters
 from cells.store.runs import Runs
 from cells.store.stats import Stats
+from cells.store.status import Status
 from cells.store.targets import Targets
 from cells.store.tenants import Tenants
 from cells.store.upkeep import Upkeep
 
 
 class PostgresStore(
-    Tenants, Hosts, Creation, Jobs, DueWork, Claims, Completions, Runs, Targets, Stats, Meters, Upkeep
+    Tenants, Hosts, Creation, Jobs, DueWork, Claims, Completions, Runs, Targets, Stats, Meters, Status, Upkeep
 ):
     """One cell's truth. `open` before use, on a migrated database."""
 

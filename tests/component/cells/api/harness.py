@@ -5,26 +5,39 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import msgspec
+import redis.asyncio as redis
 from fastapi import FastAPI
 
 from cells.api.app import create_app
+from cells.api.building import epoch_ms, member_of
 from cells.api.services import Services
 from cells.clock import SystemClock
 from cells.config import Settings
 from cells.contract import Caller, Scope, body_hash, sign_request
 from cells.domain import ids
+from cells.domain.run import Attempt, AttemptOutcome, RunState
 from cells.execution.host_agent import HostAgent
 from cells.observability.metrics import Metrics
-from cells.ports import Queue, Store, TenantConfig, TenantPlacement
+from cells.ports import (
+    Claim,
+    Completion,
+    Member,
+    Queue,
+    Store,
+    TenantConfig,
+    TenantPlacement,
+)
 from cells.secrets import SealedBox
 from cells.store.postgres import PostgresStore
+from cells.timers.members import unpack
 from cells.timers.queue import ValkeyQueue
 
 CELL = "local-shared-1"
@@ -70,18 +83,15 @@ class Api:
         self, method: str, path: str, *, body: bytes = b"", hashed: bool = False, now_ms: int | None = None
     ) -> dict[str, str]:
         """Headers that vouch for a request."""
-        headers = sign_request(
+        return sign_request(
             kid=CELL,
             secret=KEY,
             now_ms=now_ms if now_ms is not None else self.clock.now_ms(),
             method=method,
             target=path,
-            caller=Caller(
-                tenant_id=self.tenant_text, actor=self.actor, scopes=self.scopes, epoch=self.epoch
-            ),
+            caller=Caller(tenant_id=self.tenant_text, actor=self.actor, scopes=self.scopes, epoch=self.epoch),
             **({"body_sha256": body_hash(body)} if hashed else {}),
         )
-        return headers
 
     async def send(
         self,
@@ -149,6 +159,7 @@ class Cell:
     host: HostAgent
     box: SealedBox
     database_url: str
+    valkey_url: str
     made: list[uuid.UUID] = field(default_factory=list)
 
     @property
@@ -170,6 +181,75 @@ class Cell:
         )
         assert applied
         self.services.placements.forget(tenant)
+
+    async def timers(self, job_id: str) -> dict[int, int]:
+        """What the queue's buckets hold of a job: due (epoch ms) by generation."""
+        await self.services.feed.flush()
+        parent = ids.decode(ids.JOB, job_id)
+        assert parent is not None
+        found: dict[int, int] = {}
+        client: redis.Redis = redis.Redis.from_url(self.valkey_url)
+        async with client:
+            pattern = f"{self.queue.keys.prefix}b:*:{ids.shard_of(parent)}:*"
+            async for key in client.scan_iter(match=pattern):
+                for packed, due_ms in await client.zrange(key, 0, -1, withscores=True):
+                    member = unpack(packed, due_ms=int(due_ms))
+                    if member.parent_id == parent:
+                        found[member.generation] = member.due_ms
+        return found
+
+    async def claim(self, job_id: str) -> Sequence[Claim]:
+        """Claim a job's next occurrence, as an executor would."""
+        parent = ids.decode(ids.JOB, job_id)
+        assert parent is not None
+        row = await self.store.get_job(self.api.tenant, parent)
+        assert row is not None
+        member = member_of(row, row.tenant_id, version=row.version)
+        assert member is not None
+        return await self.claim_members([member])
+
+    async def claim_members(self, members: Sequence[Member]) -> Sequence[Claim]:
+        """Claim what these members name."""
+        result = await self.store.claim(members, host_id=self.host.host_id, host_name=self.host.name)
+        return result.claims
+
+    async def complete(self, claim: Claim, state: RunState, **more: Any) -> None:
+        """End an attempt, as an executor would."""
+        now = datetime.now(UTC)
+        text = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        ok = state is RunState.SUCCEEDED
+        attempt = Attempt(
+            number=claim.attempt,
+            epoch=claim.epoch,
+            outcome=AttemptOutcome.SUCCEEDED if ok else AttemptOutcome.TERMINAL,
+            claimed_at=text,
+            started_at=text,
+            finished_at=text,
+            host=self.host.name,
+            status=200 if ok else 404,
+            error=None if ok else "not found",
+            body="what the target said",
+        )
+        ended = Completion(
+            tenant_id=claim.tenant_id,
+            key=claim.key,
+            epoch=claim.epoch,
+            state=state,
+            attempt=attempt,
+            target_id=claim.definition.target.target_id,
+            started_ms=epoch_ms(now),
+            finished_ms=epoch_ms(now),
+            first_attempt_lag_ms=3,
+            priority=claim.priority,
+            shard=claim.shard,
+            **more,
+        )
+        applied = await self.store.complete([ended], host_id=self.host.host_id)
+        assert list(applied.applied) == [True]
+
+    def for_tenant(self) -> Cell:
+        """The same cell, for a tenant that is yet to be placed."""
+        return replace(self, api=self.api.of(uuid.uuid4()))
 
     def with_engines(self, *, store: Store | None = None, queue: Queue | None = None) -> Api:
         """The same API over a wrapped store or queue."""
@@ -231,7 +311,15 @@ async def cell(database_url: str, valkey_url: str) -> AsyncIterator[Cell]:
         async with _client(app) as http:
             tenant = uuid.uuid4()
             made = Cell(
-                Api(app, http, clock, tenant), store, queue, clock, metrics, host, box, database_url
+                Api(app, http, clock, tenant),
+                store,
+                queue,
+                clock,
+                metrics,
+                host,
+                box,
+                database_url,
+                valkey_url,
             )
             await made.place(tenant)
             yield made

@@ -7,7 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from tests.component.cells.api.harness import Api, Cell
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 KEY = "5d0c1f3a-8a7e-4b52-9a61-0e2f7c9b1d44"
 DIGEST: dict[str, Any] = {
@@ -21,7 +25,12 @@ ROLLUP: dict[str, Any] = {
     "schedule": {"type": "CRON", "cron": "0 * * * *", "time_zone": "UTC"},
     "priority": "DEFAULT",
     "dispatch_window_seconds": 300,
-    "target": {"type": "HTTP", "target_id": "tgt_reports_rollup", "path": "/v1/rollups", "timeout_seconds": 60},
+    "target": {
+        "type": "HTTP",
+        "target_id": "tgt_reports_rollup",
+        "path": "/v1/rollups",
+        "timeout_seconds": 60,
+    },
     "payload": {"report": "hourly_sales"},
     "retry_policy": {"max_attempts": 5, "initial_backoff_seconds": 10, "max_backoff_seconds": 900},
 }
