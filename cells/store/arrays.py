@@ -175,6 +175,11 @@ def datetime_to_ms(at: datetime) -> int:
     return to_ms(from_datetime(at))
 
 
+def due_to_ms(at: datetime) -> int:
+    """Milliseconds since 1970, rounded up: a timer must not end before its instant."""
+    return -(-from_datetime(at) // 1000) + _EPOCH_MS
+
+
 def _dumper(kind: type[_Packed]) -> type[Dumper]:
     class PackedDumper(Dumper):
         format = Format.BINARY

@@ -11,7 +11,7 @@ from cells.domain.outcome import fingerprint
 from cells.domain.run import POISON_DEATHS
 from cells.ports import Applied, Claim, Completion, Member
 from cells.store.arrays import (
-    datetime_to_ms,
+    due_to_ms,
     from_datetime,
     from_datetime_or_none,
     from_ms,
@@ -38,7 +38,7 @@ def run_generation(series: int, attempt: int) -> int:
 
 
 class Completions(StoreBase):
-    """`complete`, `release` and `reap`."""
+    """`complete`, `release`, `reap` and `reap_orphans`."""
 
     async def complete(self, completions: Sequence[Completion], *, host_id: int) -> Applied:
         """See `ports.Store.complete`."""
@@ -80,7 +80,7 @@ class Completions(StoreBase):
                             is_run=True,
                             generation=run_generation(series, attempt),
                             priority=priority,
-                            due_ms=datetime_to_ms(c.timer_at),
+                            due_ms=due_to_ms(c.timer_at),
                             shard=shard,
                         )
                     )
@@ -115,13 +115,7 @@ class Completions(StoreBase):
             rows = await fetch_all(
                 connection,
                 "release_runs",
-                {
-                    "tenants": uuids([c.tenant_id for c in claims]),
-                    "parents": uuids([c.key.parent_id for c in claims]),
-                    "instants": instants([from_datetime(c.key.scheduled_for) for c in claims]),
-                    "ordinals": int4s([c.key.ordinal for c in claims]),
-                    "epochs": int8s([c.epoch for c in claims]),
-                },
+                _held(claims),
             )
             if not rows:
                 return []
@@ -149,7 +143,7 @@ class Completions(StoreBase):
                             is_run=True,
                             generation=run_generation(c.series, attempt),
                             priority=c.priority,
-                            due_ms=datetime_to_ms(timer_at),
+                            due_ms=due_to_ms(timer_at),
                             shard=c.shard,
                         )
                     )
@@ -158,9 +152,20 @@ class Completions(StoreBase):
 
     async def reap(self, *, host_id: int, limit: int = 1000) -> Sequence[Member]:
         """See `ports.Store.reap`."""
+        return await self._reap(host_id, {**_held([]), "auditor": None, "older_than_ms": 0, "limit": limit})
+
+    async def reap_orphans(
+        self, *, host_id: int, held: Sequence[Claim], older_than_ms: int
+    ) -> Sequence[Member]:
+        """See `ports.Store.reap_orphans`."""
+        return await self._reap(
+            host_id, {**_held(held), "auditor": host_id, "older_than_ms": older_than_ms, "limit": 1000}
+        )
+
+    async def _reap(self, host_id: int, whose: dict[str, object]) -> Sequence[Member]:
         members: list[Member] = []
         async with self._database.transaction() as connection:
-            rows = await fetch_all(connection, "reap_runs", {"limit": limit, "poison_deaths": POISON_DEATHS})
+            rows = await fetch_all(connection, "reap_runs", {**whose, "poison_deaths": POISON_DEATHS})
             await run(connection, "hosts_bury")
             if not rows:
                 return []
@@ -203,7 +208,7 @@ class Completions(StoreBase):
                             is_run=True,
                             generation=run_generation(series, attempt),
                             priority=priority,
-                            due_ms=datetime_to_ms(timer_at),
+                            due_ms=due_to_ms(timer_at),
                             shard=shard,
                         )
                     )
@@ -211,6 +216,16 @@ class Completions(StoreBase):
                 await run(connection, "complete_dead", _poisoned(poisoned))
             await self._journal.append(connection, host_id, entry)
         return members
+
+
+def _held(claims: Sequence[Claim]) -> dict[str, object]:
+    return {
+        "tenants": uuids([c.tenant_id for c in claims]),
+        "parents": uuids([c.key.parent_id for c in claims]),
+        "instants": instants([from_datetime(c.key.scheduled_for) for c in claims]),
+        "ordinals": int4s([c.key.ordinal for c in claims]),
+        "epochs": int8s([c.epoch for c in claims]),
+    }
 
 
 def _outcomes(completions: Sequence[Completion]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 
 from cells.ports import Member
-from cells.store.arrays import datetime_to_ms, int2s
+from cells.store.arrays import due_to_ms, int2s
 from cells.store.base import StoreBase
 from cells.store.complete import run_generation
 from cells.store.database import fetch_all
@@ -53,7 +53,7 @@ class DueWork(StoreBase):
                         scheduled_for=scheduled_s,
                         generation=version,
                         priority=priority,
-                        due_ms=datetime_to_ms(due_at),
+                        due_ms=due_to_ms(due_at),
                         shard=shard,
                     )
                     for tenant, job, scheduled_s, version, priority, due_at, shard in rows
@@ -85,7 +85,7 @@ class DueWork(StoreBase):
                         is_run=True,
                         generation=run_generation(series, attempt),
                         priority=priority,
-                        due_ms=datetime_to_ms(timer_at),
+                        due_ms=due_to_ms(timer_at),
                         shard=shard,
                     )
                     for (

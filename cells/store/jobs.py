@@ -25,7 +25,7 @@ from cells.ports import (
     Terminal,
 )
 from cells.store.allowance import check_strict, is_strict
-from cells.store.arrays import blobs, datetime_to_ms, int4s, texts, uuids
+from cells.store.arrays import blobs, due_to_ms, int4s, texts, uuids
 from cells.store.base import StoreBase, fenced
 from cells.store.complete import run_generation
 from cells.store.create import facets
@@ -292,7 +292,7 @@ class Jobs(StoreBase):
                 is_run=True,
                 generation=run_generation(1, 0),
                 priority=priority,
-                due_ms=datetime_to_ms(now),
+                due_ms=due_to_ms(now),
                 shard=shard,
             )
             return await _read_run(connection, tenant, run_key), member, False

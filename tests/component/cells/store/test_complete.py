@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 from datetime import timedelta
 
@@ -63,7 +64,7 @@ async def test_a_retry_waits_for_its_time(world: World) -> None:
             is_run=True,
             generation=65537,
             priority=2,
-            due_ms=int(at.timestamp() * 1000),
+            due_ms=math.ceil(at.timestamp() * 1000),
             shard=claim.shard,
         )
     ]
@@ -283,3 +284,18 @@ async def test_lag_and_split_are_kept(world: World) -> None:
     )
     *_, body = await world.journal()
     assert body.finished[0][5:] == ("SUCCEEDED", 2012)
+
+
+async def test_a_host_takes_back_what_it_holds_without_knowing_it(world: World) -> None:
+    known, unknown = [await world.claimed(new_job(seconds_ago(2))) for _ in range(2)]
+    other = await world.store.register_host(name="h2", roles=[], lease_ms=60_000)
+    # Not what is too young (its answer may be on its way), nor what another host holds.
+    young = await world.store.reap_orphans(host_id=world.host_id, held=[known], older_than_ms=60_000)
+    foreign = await world.store.reap_orphans(host_id=other.host_id, held=[], older_than_ms=0)
+    assert (young, foreign) == ([], [])
+    (member,) = await world.store.reap_orphans(host_id=world.host_id, held=[known], older_than_ms=0)
+    assert (member.parent_id, member.is_run) == (unknown.key.parent_id, True)
+    assert (await world.run(known)).state is RunState.RUNNING
+    lost = await world.run(unknown)
+    assert (lost.state, lost.attempt) == (RunState.RETRY_WAIT, 0)
+    assert [a.outcome for a in lost.attempts] == [AttemptOutcome.LOST]
