@@ -32,7 +32,7 @@ _MARKS = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 def _packages() -> list[Path]:
     """Folders of the product and of deploy that hold Python modules, tests and migrations apart."""
     folders = {file.parent for file in python(*PRODUCT, "deploy")}
-    inner = {"actions", "commands", "management", "templatetags"}
+    inner = {"actions", "commands", "management", "templatetags", "views"}
     return sorted(folder for folder in folders if folder.name not in inner)
 
 
