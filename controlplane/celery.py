@@ -16,6 +16,7 @@ from django.conf import settings
 app = Celery("controlplane")
 app.conf.update(
     broker_url=settings.CONFIGURATION.valkey_url,
+    broker_transport="controlplane.broker:Transport",
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     broker_transport_options={
@@ -35,8 +36,7 @@ app.conf.update(
     result_backend=None,
     task_serializer="json",
     accept_content=["json"],
-    task_acks_late=True,
-    task_reject_on_worker_lost=True,
+    task_acks_late=False,  # a message is a hint: the rows say what is still to be done
     task_time_limit=600,
     worker_prefetch_multiplier=1,
     worker_send_task_events=False,

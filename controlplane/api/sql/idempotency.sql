@@ -3,6 +3,7 @@
 SET LOCAL lock_timeout = '2s';
 
 -- name: wait_normally
+-- The lock timeout of the session again.
 SET LOCAL lock_timeout = DEFAULT;
 
 -- name: take

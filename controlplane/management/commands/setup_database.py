@@ -7,7 +7,8 @@ schemas and their pool. Does nothing where nothing is to do; several at once wai
 from __future__ import annotations
 
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, LiteralString, cast
 
 import psycopg
 from django.conf import settings
@@ -19,9 +20,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Identifier
 
 from controlplane.ownership import postgres as ownership
+from controlplane.sql import named_sql
 from controlplane.workspace import migrator, pool
 
-_LOCK = "SELECT pg_advisory_lock(hashtextextended('clockhouse setup', 0))"
+_SQL = named_sql(Path(__file__).parent / "setup_database.sql")
+
+
+def _query(text: str) -> LiteralString:
+    return cast(LiteralString, text)  # from our own file
 
 
 def ensure_database(url: str) -> bool:
@@ -35,7 +41,7 @@ def ensure_database(url: str) -> bool:
     name = str(conninfo_to_dict(url)["dbname"])
     with psycopg.connect(make_conninfo(url, dbname="postgres"), autocommit=True) as admin:
         try:
-            admin.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+            admin.execute(SQL(_query(_SQL["create"])).format(database=Identifier(name)))
         except (errors.DuplicateDatabase, errors.UniqueViolation):  # somebody was faster
             return False
     return True
@@ -51,7 +57,7 @@ class Command(BaseCommand):
         for url in (configuration.database_url, configuration.ownership_database_url):
             ensure_database(url)
         with psycopg.connect(configuration.database_url, autocommit=True) as guard:
-            guard.execute(_LOCK)  # held until this connection closes
+            guard.execute(_query(_SQL["lock"]))  # held until this connection closes
             ownership.migrate(configuration.ownership_database_url)
             call_command("migrate_schemas", shared=True, interactive=False, verbosity=0)
             call_command("createcachetable", verbosity=0)

@@ -9,7 +9,9 @@ CREATE TABLE IF NOT EXISTS ownership_versions (
 );
 
 -- name: newest
+-- Up to where the migrations have come.
 SELECT coalesce(max(version), 0) FROM ownership_versions;
 
 -- name: applied
+-- Remembers a migration that was applied.
 INSERT INTO ownership_versions (version) VALUES (%(version)s);

@@ -156,9 +156,12 @@ def test_days_that_changed_are_marked(tenant: Tenant) -> None:
 def test_the_ledger_takes_inserts_only(tenant: Tenant) -> None:
     ingest([_record(tenant)])
     for statement in ("UPDATE billing_meter_record SET quantity = 0", "DELETE FROM billing_meter_record"):
-        with pytest.raises((InternalError, IntegrityError), match="append-only"), transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute(statement)
+        with (
+            pytest.raises((InternalError, IntegrityError), match="append-only"),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(statement)
 
 
 @pytest.fixture

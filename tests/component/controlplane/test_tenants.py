@@ -151,6 +151,9 @@ def test_audit_events_cannot_be_changed(control: None) -> None:
 
     TenantFactory()
     for statement in ("UPDATE events_auditevent SET actor = ''", "DELETE FROM events_auditevent"):
-        with pytest.raises((IntegrityError, InternalError), match="append-only"), transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute(statement)
+        with (
+            pytest.raises((IntegrityError, InternalError), match="append-only"),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(statement)
