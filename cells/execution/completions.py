@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cells.domain.run import AttemptOutcome, RunState
 from cells.execution.handing_on import HandingOn
 from cells.execution.host_agent import HostAgent
+from cells.execution.lanes import Work
 from cells.observability.logs import logger
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
 from cells.ports import Clock, Completion, Conflict, Retryable, Store, Terminal
@@ -33,17 +34,27 @@ _BUSY = 8
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Pending:
     completion: Completion
-    lease_until: float  # steady clock
+    work: Work
 
 
 class Completions:
     """Collects with `add`, writes in `run`."""
 
-    def __init__(self, store: Store, onward: HandingOn, host: HostAgent, clock: Clock, metrics: Metrics):
+    def __init__(
+        self,
+        store: Store,
+        onward: HandingOn,
+        host: HostAgent,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        done: Callable[[Work], None],
+    ):
         self._store = store
         self._onward = onward
         self._host = host
         self._clock = clock
+        self._done = done  # told of each work that is written or given up
         self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
         self._full = asyncio.Event()
@@ -72,10 +83,10 @@ class Completions:
     def __len__(self) -> int:
         return len(self._pending) + self._writing
 
-    def add(self, completion: Completion, *, lease_until: float) -> None:
-        """Have it written with the next batch. `lease_until` is on the steady clock."""
+    def add(self, work: Work, completion: Completion) -> None:
+        """Have it written with the next batch."""
         pending = self._pending
-        pending.append(_Pending(completion=completion, lease_until=lease_until))
+        pending.append(_Pending(completion=completion, work=work))
         if len(pending) == 1:
             self._wake.set()
         elif len(pending) == MAX_BATCH:
@@ -119,9 +130,10 @@ class Completions:
         pause = 0.02
         while True:
             now = self._clock.monotonic()
-            held = [p for p in batch if p.lease_until > now]
+            held = [p for p in batch if p.work.lease_until > now]
             if len(held) < len(batch):
-                self._drop(len(batch) - len(held), "the lease ended before the store took it")
+                over = [p for p in batch if p.work.lease_until <= now]
+                self._drop(over, "the lease ended before the store took it")
             if not held:
                 return
             batch = held
@@ -135,7 +147,7 @@ class Completions:
             except (Terminal, Conflict) as fault:
                 # One of them is not acceptable: find it, and do not let the others pay for it.
                 if len(batch) == 1:
-                    self._drop(1, str(fault))
+                    self._drop(batch, str(fault))
                 else:
                     middle = len(batch) // 2
                     await self._write(batch[:middle])
@@ -144,6 +156,8 @@ class Completions:
             else:
                 self._seconds.observe(self._clock.monotonic() - now)
                 self._count(completions, result.applied)
+                for pending in batch:
+                    self._done(pending.work)
                 await self._onward.add(result.retries)
                 return
 
@@ -159,6 +173,8 @@ class Completions:
             elif completion.state is RunState.FAILED:
                 self._dlq.inc()
 
-    def _drop(self, count: int, why: str) -> None:
-        self._dropped.inc(count)
-        log.error("completions dropped; their runs will be reclaimed", count=count, why=why[:200])
+    def _drop(self, over: Sequence[_Pending], why: str) -> None:
+        self._dropped.inc(len(over))
+        log.error("completions dropped; their runs will be reclaimed", count=len(over), why=why[:200])
+        for pending in over:
+            self._done(pending.work)

@@ -59,9 +59,9 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
 RETURNING c.i::int, r.state, r.attempt, r.timer_at;
 
 -- name: reap_runs
--- Runs of hosts whose lease has ended, and runs whose own lease ended 5 s ago (tenant_id is read,
--- any active tenant): the attempt is LOST and costs nothing, the run is due now; poison after too
--- many deaths; cancelled where that was asked for.
+-- Runs of hosts whose lease has ended, runs whose own lease ended 5 s ago, and those of the auditing
+-- host that it does not know of (tenant_id is read, any active tenant): the attempt is LOST and
+-- costs nothing, the run is due now; poison after too many deaths; cancelled where that was asked for.
 WITH lost AS (
     SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, h.name,
            CASE WHEN r.cancel_requested THEN 'CANCELLED'
@@ -72,7 +72,11 @@ WITH lost AS (
     JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
     WHERE h.state = 'LIVE' AND r.state = 'RUNNING'
       AND (h.lease_expires_at < clock_timestamp()
-           OR r.lease_expires_at < clock_timestamp() - interval '5 seconds')
+           OR r.lease_expires_at < clock_timestamp() - interval '5 seconds'
+           OR (r.host_id = %(auditor)s AND r.claimed_at < clock_timestamp() - %(older_than_ms)s * interval '1 millisecond'
+               AND (r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch) NOT IN (
+                   SELECT * FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[],
+                                        %(ordinals)s::int[], %(epochs)s::bigint[]))))
     LIMIT %(limit)s
     FOR NO KEY UPDATE OF r SKIP LOCKED
 )

@@ -73,7 +73,8 @@ class CutStore:
 
     def __init__(self, store: Store):
         self._store = store
-        self.cut: set[str] = set()
+        self.cut: set[str] = set()  # never arrives
+        self.unanswered: set[str] = set()  # is done, and its answer lost
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -83,7 +84,10 @@ class CutStore:
         async def call(*args: Any, **options: Any) -> Any:
             if name in self.cut:
                 raise Retryable("cut")
-            return await method(*args, **options)
+            answer = await method(*args, **options)
+            if name in self.unanswered:
+                raise Retryable("cut after it was done")
+            return answer
 
         return call
 

@@ -143,6 +143,36 @@ async def test_members_come_back_when_the_claim_fails(
         assert (await made.ended(key)).state is RunState.SUCCEEDED
 
 
+async def test_runs_whose_claim_was_never_answered_are_found(
+    cell_database_url: str, valkey_url: str, target: HttpTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cells.execution.executor.AUDIT_SECONDS", 0.2)
+    opened = asyncio.Event()
+
+    async def slow(_: web.Request) -> web.Response:
+        await opened.wait()
+        return web.Response()
+
+    target.answer = slow
+    async with cell(cell_database_url, valkey_url) as made:
+        await made.target(target.url)
+        held = await made.run_now()
+        await eventually(lambda: len(target.received) == 1)
+        made.network.unanswered = {"claim"}
+        lost = await made.run_now()
+        await eventually(lambda: made.count("executor_claims_total", result="unsure") >= 1)
+        made.network.unanswered = set()
+        target.answer = answering(200)
+        run = await made.ended(lost)
+        assert [a.outcome for a in run.attempts] == [AttemptOutcome.LOST, AttemptOutcome.SUCCEEDED]
+        assert run.attempt == 1
+        # What it knows that it holds is left alone.
+        opened.set()
+        assert [a.outcome for a in (await made.ended(held)).attempts] == [AttemptOutcome.SUCCEEDED]
+        assert made.count("executor_orphans_total") == 1
+    assert len(target.received) == 2
+
+
 async def test_never_early_by_the_hosts_own_clock(
     cell_database_url: str, valkey_url: str, target: HttpTarget
 ) -> None:

@@ -1,0 +1,164 @@
+"""One piece of work: its turn at the target, the last look, the call, the record."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from cells.domain.job import Priority
+from cells.execution.calling import Caller
+from cells.execution.completions import Completions
+from cells.execution.headers import attempt_traceparent, call_headers
+from cells.execution.host_agent import HostAgent
+from cells.execution.lanes import Work
+from cells.execution.recording import Answer, completion_of, unusable
+from cells.execution.targets import Target, Targets
+from cells.observability.logs import logger
+from cells.observability.metrics import LATENESS_BUCKETS, Metrics
+from cells.ports import Clock, Retryable
+
+log = logger(__name__)
+
+_BODILESS = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
+
+
+class Attempts:
+    """Makes the calls. What it cannot call is in `returning`, to be released."""
+
+    def __init__(
+        self,
+        targets: Targets,
+        caller: Caller,
+        completions: Completions,
+        host: HostAgent,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        held: set[Work],
+    ):
+        self._targets = targets
+        self._caller = caller
+        self._completions = completions
+        self._host = host
+        self._clock = clock
+        self._held = held
+        self.returning: list[Work] = []
+        self.stopping = False
+        # Jitter needs no secrecy, and this is called for every run.
+        self._random = random.Random()
+        lateness = metrics.histogram(
+            "scheduler_dispatch_lateness_seconds",
+            "First attempts: start of the call minus due time",
+            ["priority"],
+            LATENESS_BUCKETS,
+        )
+        self._lateness = {p: lateness.labels(p.name.lower()) for p in Priority}
+        self._fenced = metrics.counter(
+            "executor_fenced_total", "Claims dropped because this host's lease had lapsed"
+        )
+
+    async def call(self, work: Work) -> None:
+        """In a slot of its class: call it, or have it wait at its target without that slot."""
+        target = work.target
+        if target.running >= target.limit and target.state is not None:
+            work.lane.park(work, first=work.parked)
+            return
+        target.running += 1
+        try:
+            await self._attempt(work)
+        except Exception:
+            # Left to the audit, which counts it: released, it would come back for ever.
+            log.exception("a claim failed in here", run=work.run_id, epoch=work.claim.epoch)
+            self._held.discard(work)
+        finally:
+            target.running -= 1
+            self.admit(target, 1)
+
+    def admit(self, target: Target, count: int) -> None:
+        """Let that many of those who wait for the target try again."""
+        for _ in range(min(count, len(target.waiting))):
+            work = target.waiting.popleft()
+            work.lane.unpark(work)
+            work.lane.put(work)
+
+    def fenced(self, work: Work) -> None:
+        """This host has lost it with its lease; whoever reaps takes it back."""
+        self._fenced.inc()
+        self._held.discard(work)
+
+    async def _attempt(self, work: Work) -> None:
+        claim, target = work.claim, work.target
+        read = self._targets.fresh(target)
+        while True:
+            # Looked at again after every wait: the world may have moved on.
+            if not self._host.holds(work.host_id):
+                self.fenced(work)
+                return
+            if self.stopping or self._clock.monotonic() > work.last_start:
+                self.returning.append(work)
+                return
+            if not read:
+                read = await self._read(target)
+                continue
+            if target.running > target.limit:
+                # Known only now that it was read.
+                work.lane.park(work, first=work.parked)
+                return
+            started_ms = self._clock.now_ms()
+            early_ms = claim.due_ms - started_ms
+            if early_ms <= 0:
+                break
+            await asyncio.sleep(early_ms / 1000)
+            read = self._targets.fresh(target)
+        if target.state != "APPROVED":
+            self._finish(work, unusable(target.state), None)
+            return
+        if claim.attempt == 1:
+            self._lateness[work.lane.priority].observe((started_ms - claim.due_ms) / 1000)
+        self._finish(work, await self._send(work, started_ms), started_ms)
+
+    async def _read(self, target: Target) -> bool:
+        """Have the target read; whether it was."""
+        try:
+            await self._targets.refresh((target,))
+        except Retryable:
+            await asyncio.sleep(0.1)
+            return False
+        return True
+
+    async def _send(self, work: Work, started_ms: int) -> Answer:
+        claim, target = work.claim, work.target
+        definition = claim.definition
+        method = definition.target.method
+        body = claim.payload
+        if body is None:
+            body = b"" if method in _BODILESS else b"{}"
+        timestamp = str(started_ms // 1000)
+        headers = call_headers(
+            target.headers,
+            definition.headers,
+            run_id=work.run_id,
+            epoch=claim.epoch,
+            attempt=claim.attempt,
+            timestamp=timestamp,
+            signature=target.signer.sign(work.run_id, timestamp, body),
+            traceparent=attempt_traceparent(claim.traceparent, work.run_id, self._random.getrandbits(64)),
+        )
+        return await self._caller.call(
+            method,
+            target.url(definition.target.path),
+            headers,
+            body or None,
+            definition.target.timeout_seconds,
+        )
+
+    def _finish(self, work: Work, answer: Answer, started_ms: int | None) -> None:
+        completion = completion_of(
+            work.claim,
+            answer,
+            started_ms=started_ms,
+            finished_ms=self._clock.now_ms(),
+            host=self._host.name,
+            rand=self._random.random(),
+        )
+        self._completions.add(work, completion)
