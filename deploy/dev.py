@@ -38,8 +38,9 @@ class Installation:
         self.supervisor = Supervisor(home, say=self.say, changed=self._write_dev)
 
     def say(self, text: str) -> None:
-        """Tell the person at the terminal."""
-        print(f"{time.monotonic() - self._started:6.1f} s  {text}", flush=True)
+        """Tell the person at the terminal, if it is still there: closing it must not keep us from stopping."""
+        with contextlib.suppress(OSError):
+            print(f"{time.monotonic() - self._started:6.1f} s  {text}", flush=True)
 
     async def up(self) -> None:
         """Start everything, in parallel where nothing waits for something."""
