@@ -38,7 +38,7 @@ class Installation:
         self.supervisor = Supervisor(home, say=self.say, changed=self._write_dev)
 
     def say(self, text: str) -> None:
-        """Tell the person at the terminal, if it is still there: closing it must not keep us from stopping."""
+        """Tell the person at the terminal; one that was closed must not keep us from stopping."""
         with contextlib.suppress(OSError):
             print(f"{time.monotonic() - self._started:6.1f} s  {text}", flush=True)
 
