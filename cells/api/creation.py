@@ -60,12 +60,13 @@ class Creator:
             results = await self._store.create_jobs(
                 [fence for fence, _, _ in batch], [job for _, job, _ in batch], host_id=self._host_id()
             )
+            told = list(zip(batch, results, strict=True))
         except Exception as error:  # noqa: BLE001 - each request of the batch is told; the writer goes on
             for _, _, done in batch:
                 if not done.done():
                     done.set_exception(_copy(error))
             return
-        for (_, _, done), result in zip(batch, results, strict=True):
+        for (_, _, done), result in told:
             if done.done():
                 continue  # its request has gone away; the job is written all the same
             if isinstance(result, Exception):

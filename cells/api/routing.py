@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from prometheus_client import Counter
 from pydantic import BaseModel
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
@@ -201,12 +202,18 @@ class _Route(APIRoute):
         body_model = _model(dependant.body_params)
         has_payload = body_model is not None and "payload" in body_model.model_fields
         also = rule.also and functools.partial(rule.also, services)
-        observe = services.requests.labels(self.path_format, next(iter(self.methods or {"GET"})))
+        method = next(iter(self.methods or {"GET"}))
+        duration = services.requests.labels(self.path_format, method)
+
+        @functools.cache
+        def answered(status: int) -> Counter:
+            return services.answers.labels(self.path_format, method, str(status))
 
         async def handle(request: Request) -> Response:
             started = time.perf_counter()
             call = Call(request.scope, request.receive)
             call.services = services
+            status = 500
             try:
                 await admit(call, rule)
                 given: dict[str, Any] = dict(call.scope["path_params"])
@@ -219,16 +226,20 @@ class _Route(APIRoute):
                     if has_payload:
                         call.payload = reading.take_payload(fields)
                     given["body"] = reading.read_model(fields, body_model, also)
-                return await function(call, **given)
+                response = await function(call, **given)
+                status = response.status_code
+                return response
             except Exception as error:
                 problem = problems.of_exception(error)
                 if problem is None:
                     raise
-                if problem.status == 421:
+                status = problem.status
+                if status == 421:
                     problem.extra |= services.placements.known(call.caller.tenant_id)
                 return problem.response()
             finally:
-                observe.observe(time.perf_counter() - started)
+                duration.observe(time.perf_counter() - started)
+                answered(status).inc()
 
         return handle
 

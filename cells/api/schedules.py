@@ -24,12 +24,11 @@ routes = Routes("Schedules")
 )
 async def preview_schedule(call: Call, body: PreviewIn) -> Response:
     """Preview a schedule: its occurrences after an instant, and what daylight saving does to them."""
-    now = call.services.now()
-    after = body.after or now
+    after = body.after or call.services.now()
     schedule = building.to_schedule(body.schedule)
     try:
-        # Checked as a creation would be, then walked from wherever the caller asks.
-        normalise(schedule, now)
+        # Checked as a creation at that time would be.
+        normalise(schedule, after)
         found = preview(schedule, after, body.count)
         jumps = transitions(schedule.time_zone, after) if schedule.time_zone is not None else []
     except ScheduleError as error:

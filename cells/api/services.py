@@ -55,6 +55,9 @@ class Services:
         self.requests = metrics.histogram(
             "cell_api_request_seconds", "From the authenticated request to its answer", ("route", "method")
         )
+        self.answers = metrics.counter(
+            "cell_api_answers_total", "Answers by status", ("route", "method", "status")
+        )
         self.feed = QueueFeed(
             queue,
             metrics.counter(

@@ -173,6 +173,21 @@ async def test_an_edit_that_loses_against_another_edit_is_merged_again(running: 
     assert (await api.get(path))["name"] == "mine"
 
 
+async def test_an_edit_may_not_exceed_the_strict_allowance(running: Cell) -> None:
+    api = running.api
+    await running.place(api.tenant, strict_jobs_per_second=1)
+    await api.target(target_id=TARGET)
+    strict = {"priority": "CRITICAL", "dispatch_window_seconds": 0}
+    once = {"type": "ONCE", "run_at": "2027-01-05T09:00:00Z"}
+    await api.job(TARGET, schedule=once, **strict)
+    job = await api.job(TARGET, schedule=once)
+    path = f"/v1/jobs/{job['job_id']}"
+    problem = await api.problem("PATCH", path, strict, status=409, code="STRICT_ALLOWANCE_EXCEEDED")
+    assert problem["nearest_available"] == "2027-01-05T09:00:01Z"
+    later = {"schedule": {"run_at": "2027-01-05T09:00:01Z"}}
+    assert (await api.ok("PATCH", path, strict | later))["due_at"] == "2027-01-05T09:00:01Z"
+
+
 async def test_ended_jobs_cannot_be_edited(running: Cell) -> None:
     api = running.api
     await api.target(target_id=TARGET)

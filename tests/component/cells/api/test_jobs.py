@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cells.domain.run import RunState
+from cells.ports import Retryable
 from tests.component.cells.api.harness import Api, Cell
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -215,6 +216,27 @@ async def test_one_bad_job_of_a_batch_fails_alone(running: Cell) -> None:
     bodies = [NOW_JOB, strict, NOW_JOB | {"key": "k"}, NOW_JOB | {"key": "k"}, NOW_JOB] * 2
     answers = await asyncio.gather(*(running.api.send("POST", "/v1/jobs", body) for body in bodies))
     assert sorted(answer.status_code for answer in answers) == [201] * 5 + [409] * 5
+
+
+async def test_a_write_that_fails_fails_its_batch_and_no_other(running: Cell) -> None:
+    broken = True
+
+    class Flaky:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(running.store, name)
+
+        async def create_jobs(self, *args: Any, **more: Any) -> Any:
+            if broken:
+                raise Retryable("the connection was lost")
+            return await running.store.create_jobs(*args, **more)
+
+    await running.api.target(target_id=TARGET)
+    api = running.with_engines(store=Flaky())  # type: ignore[arg-type]
+    answers = await asyncio.gather(*(api.send("POST", "/v1/jobs", NOW_JOB) for _ in range(5)))
+    assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "UNAVAILABLE")}
+    assert (await api.get("/v1/jobs"))["items"] == []
+    broken = False
+    await api.ok("POST", "/v1/jobs", NOW_JOB, status=201)
 
 
 async def test_the_same_key_at_the_same_time(running: Cell) -> None:

@@ -173,6 +173,10 @@ async def test_previews(api: Api) -> None:
     default = await api.ok("POST", path, {"schedule": {"type": "RATE", "every_seconds": 60}})
     assert len(default["occurrences"]) == 10
     assert default["transitions"] == []
+    over = new_york | {"end_at": "2026-01-03T00:00:00Z"}
+    past = await api.ok("POST", path, {"schedule": over, "after": "2026-01-01T00:00:00Z"})
+    assert [item["at"] for item in past["occurrences"]] == ["2026-01-01T06:30:00Z", "2026-01-02T06:30:00Z"]
+    await api.problem("POST", path, {"schedule": over}, status=422, code="INVALID")
     now = await api.ok("POST", path, {"schedule": {"type": "NOW"}, "count": 5})
     assert len(now["occurrences"]) == 1
     for wrong, pointers in (
