@@ -13,6 +13,7 @@ from rest_framework.views import APIView
 
 from cells.contract import ErrorCode, Scope
 from controlplane.actors import Actor
+from controlplane.api.principal import principal_of
 from controlplane.api.problems import Problem, invalid
 from controlplane.errors import NotFound
 from controlplane.tenants.models import Tenant
@@ -52,7 +53,7 @@ class ApiView(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        if self.needs_tenant and request.user.tenant_id is None:
+        if self.needs_tenant and principal_of(request).tenant_id is None:
             raise Problem(400, ErrorCode.MALFORMED, "Name the tenant in X-Tenant-Id.")
         faults = [
             {"parameter": name, "detail": "Unknown parameter."}
@@ -65,13 +66,14 @@ class ApiView(APIView):
     @property
     def tenant_id(self) -> uuid.UUID:
         """The tenant the request is about."""
-        tenant_id: uuid.UUID = self.request.user.tenant_id
+        tenant_id = principal_of(self.request).tenant_id
+        if tenant_id is None:  # `initial` has seen to it where `needs_tenant`
+            raise NotFound("no such tenant")
         return tenant_id
 
     @property
     def actor(self) -> Actor:
-        actor: Actor = self.request.user.as_actor()
-        return actor
+        return principal_of(self.request).as_actor()
 
     def read(self, form: type[Strict]) -> dict[str, Any]:
         """The body, checked; all its faults at once otherwise."""

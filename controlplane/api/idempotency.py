@@ -23,6 +23,7 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from cells.contract import ErrorCode
 from controlplane.api.models import IdempotencyKey
+from controlplane.api.principal import principal_of
 from controlplane.api.problems import Problem
 from controlplane.sql import named_sql
 from controlplane.topology.cell_keys import installation_sealer
@@ -50,7 +51,7 @@ def once(request: Request, create: Callable[[], Response]) -> Response:
     if key is None:
         with transaction.atomic():
             return create()
-    scope = str(request.user.tenant_id or "operators")
+    scope = str(principal_of(request).tenant_id or "operators")
     route = f"{request.method} {request.path}"[:200]
     fingerprint = hashlib.sha256(msgspec.json.encode(request.data, order="deterministic")).digest()
     found = {"scope": scope, "route": route, "key": key}

@@ -11,6 +11,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from cells.contract import Scope
+from controlplane.api.principal import principal_of
 
 
 def needs(**scopes: Scope) -> Mapping[str, Scope]:
@@ -31,7 +32,7 @@ class HasScope(BasePermission):
             if hasattr(view, (request.method or "").lower()):
                 return False  # a method somebody forgot to say the scope of
             raise MethodNotAllowed(request.method or "")
-        if request.user.allows(needed):
+        if principal_of(request).allows(needed):
             return True
         self.message = f"This needs the scope {needed.value}."
         return False

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from typing import cast
+
+from rest_framework.request import Request
 
 from cells.contract import Scope, allows
 from controlplane.actors import Actor
@@ -31,3 +34,8 @@ class Principal:
     def as_actor(self) -> Actor:
         """For use-cases. A key is never an owner, whatever its scopes: owners are people."""
         return Actor(name=self.name, operator=self.operator, owner=self.operator, source=self.source)
+
+
+def principal_of(request: Request) -> Principal:
+    """Who an authenticated request speaks for."""
+    return cast(Principal, request.user)

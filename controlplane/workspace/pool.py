@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -33,7 +34,7 @@ def make_schema() -> str:
 
 def claim(tenant_id: uuid.UUID) -> str:
     """A schema for a tenant, in the caller's transaction. Makes one if the pool is empty."""
-    wanted = {"tenant_id": tenant_id, "version": target_version()}
+    wanted: dict[str, Any] = {"tenant_id": tenant_id, "version": target_version()}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_SQL["claim"], wanted)
         row = cursor.fetchone()
