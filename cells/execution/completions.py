@@ -19,7 +19,7 @@ from cells.execution.host_agent import HostAgent
 from cells.execution.lanes import Work
 from cells.observability.logs import logger
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
-from cells.ports import Clock, Completion, Conflict, Retryable, Store, Terminal
+from cells.ports import Clock, Completion, Retryable, Store
 
 log = logger(__name__)
 
@@ -144,10 +144,10 @@ class Completions:
                 log.warning("completions wait for the store", waiting=len(self), fault=str(fault)[:200])
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)
-            except (Terminal, Conflict) as fault:
+            except Exception as fault:  # noqa: BLE001 - the refused one is logged below
                 # One of them is not acceptable: find it, and do not let the others pay for it.
                 if len(batch) == 1:
-                    self._drop(batch, str(fault))
+                    self._drop(batch, f"{type(fault).__name__}: {fault}")
                 else:
                     middle = len(batch) // 2
                     await self._write(batch[:middle])

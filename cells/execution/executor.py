@@ -133,6 +133,8 @@ class Executor:
                     self._audited = now
             except Retryable as fault:
                 log.debug("upkeep waits for the store", fault=str(fault)[:200])
+            except Exception:
+                log.exception("upkeep failed in here")
 
     def _expire(self, target: Target, now: float) -> None:
         """Those who can no longer be called inside their lease leave the line."""

@@ -12,7 +12,7 @@ from cells.execution.lanes import Lane, Work
 from cells.execution.targets import Targets
 from cells.observability.logs import logger
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
-from cells.ports import Claim, Clock, Conflict, Member, Queue, Retryable, Store, Terminal
+from cells.ports import Claim, Clock, Member, Queue, Retryable, Store
 
 log = logger(__name__)
 
@@ -111,6 +111,10 @@ class Intake:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, POLL_SECONDS)
                 continue
+            except Exception:
+                log.exception("taking work failed in here", priority=lane.priority.name)
+                await asyncio.sleep(POLL_SECONDS)
+                continue
             pause = 0.05
             if members:
                 self._interrupted(None)
@@ -137,7 +141,7 @@ class Intake:
             self._unsure.inc(len(members))
             await self._onward.add(members)
             raise
-        except (Terminal, Conflict) as fault:
+        except Exception as fault:  # noqa: BLE001 - the refused one is logged below
             await self._claim_apart(lane, members, fault)
             return
         finally:
@@ -168,7 +172,12 @@ class Intake:
         """The store refused the batch: find the one it refuses, the others must not wait for it."""
         if len(members) == 1:
             self._lost.inc()
-            log.error("the store refuses a claim", tenant=str(members[0].tenant_id), fault=str(fault)[:200])
+            log.error(
+                "the store refuses a claim",
+                tenant=str(members[0].tenant_id),
+                job=str(members[0].parent_id),
+                fault=f"{type(fault).__name__}: {fault}"[:200],
+            )
             return
         middle = len(members) // 2
         await self._claim(lane, members[:middle])

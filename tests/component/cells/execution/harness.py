@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -75,6 +75,8 @@ class CutStore:
         self._store = store
         self.cut: set[str] = set()  # never arrives
         self.unanswered: set[str] = set()  # is done, and its answer lost
+        #: Refused for good: batches that contain one for which this holds, by method.
+        self.refused: dict[str, Callable[[Any], bool]] = {}
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -84,6 +86,8 @@ class CutStore:
         async def call(*args: Any, **options: Any) -> Any:
             if name in self.cut:
                 raise Retryable("cut")
+            if name in self.refused and any(self.refused[name](item) for item in args[0]):
+                raise LookupError("never seen such a thing")
             answer = await method(*args, **options)
             if name in self.unanswered:
                 raise Retryable("cut after it was done")

@@ -131,6 +131,31 @@ async def test_completions_wait_for_the_store(
     assert len(target.received) == 3
 
 
+async def test_what_the_store_refuses_costs_nobody_else(
+    cell_database_url: str, valkey_url: str, target: HttpTarget
+) -> None:
+    async with cell(cell_database_url, valkey_url, parts=("host", "dispatcher")) as made:
+        await made.target(target.url)
+        keys = [await made.run_now() for _ in range(8)]
+        unclaimable, unrecordable, *others = keys
+        made.network.refused = {
+            "claim": lambda member: member.parent_id == unclaimable.parent_id,
+            "complete": lambda completion: completion.key == unrecordable,
+        }
+        # All eight come in one batch.
+        await eventually(lambda: made.count("timers_released_total", priority="DEFAULT") == 8)
+        made.begin("executor")
+        for key in others:
+            assert (await made.ended(key)).state is RunState.SUCCEEDED
+        await eventually(lambda: made.count("executor_completions_dropped_total") == 1)
+        assert made.count("executor_claims_total", result="lost") == 1
+        assert await made.run(unclaimable) is None
+        run = await made.run(unrecordable)
+        assert run is not None
+        assert run.state is RunState.RUNNING
+    assert len(target.received) == 7
+
+
 async def test_members_come_back_when_the_claim_fails(
     cell_database_url: str, valkey_url: str, target: HttpTarget
 ) -> None:
