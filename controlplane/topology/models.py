@@ -72,7 +72,7 @@ class Site(models.Model):
 
     cell = models.ForeignKey(Cell, on_delete=models.CASCADE, related_name="sites")
     region = models.ForeignKey(Region, on_delete=models.PROTECT, related_name="sites")
-    url = models.URLField(max_length=200)
+    url = models.CharField(max_length=200)  # checked where cells are registered
     primary = models.BooleanField(default=True)  # where the cell's owner is
 
     class Meta:

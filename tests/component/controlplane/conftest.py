@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controlplane.management.commands.setup_database import ensure_database
@@ -25,5 +27,6 @@ def ownership(ownership_url: str) -> PostgresOwnershipStore:
 
 
 @pytest.fixture
-def control(db: None, ownership: PostgresOwnershipStore) -> None:
-    """Both databases; what a test writes to the first is rolled back."""
+def control(db: None, ownership: PostgresOwnershipStore, settings: Any) -> None:
+    """Both databases; what a test writes to the first is rolled back. Passwords are hashed fast."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

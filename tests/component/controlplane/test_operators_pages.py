@@ -35,20 +35,22 @@ def client(control: None) -> Client:
     return client
 
 
-@pytest.mark.parametrize("model", OURS, ids=lambda m: m.__name__)
-def test_every_model_has_a_list(client: Client, model: type) -> None:
+def test_every_model_has_a_list_and_shows_no_secret(client: Client) -> None:
     member = MembershipFactory()
-    create_api_key(tenant_id=member.tenant.id, name="k", scopes=["jobs:read"], actor=service("t"), reason="")
-    assert model in admin.site._registry
-    meta = model._meta  # type: ignore[attr-defined]
-    page = client.get(reverse(f"admin:{meta.app_label}_{meta.model_name}_changelist"))
-    assert page.status_code == 200
-    row = model.objects.first()  # type: ignore[attr-defined]
-    if row is not None:
-        shown = client.get(reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk]))
-        assert shown.status_code == 200
-        for secret in ("sealed_key", "sha256", "password"):
-            assert f'field-{secret}"' not in shown.content.decode()
+    create_api_key(
+        tenant_id=member.tenant.id, name="k", scopes=["jobs:read"], actor=service("t"), reason=""
+    )
+    for model in OURS:
+        assert model in admin.site._registry
+        meta = model._meta
+        page = client.get(reverse(f"admin:{meta.app_label}_{meta.model_name}_changelist"))
+        assert page.status_code == 200, model
+        row = model._default_manager.first()
+        if row is not None:
+            shown = client.get(reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk]))
+            assert shown.status_code == 200, model
+            for secret in ("sealed_key", "sha256", "password"):
+                assert f'field-{secret}"' not in shown.content.decode()
 
 
 def test_members_of_tenants_do_not_get_in(control: None) -> None:
