@@ -61,6 +61,14 @@ def take_payload(fields: Fields) -> bytes | None:
     payload = bytes(raw).strip()
     if len(payload) > PAYLOAD_LIMIT:
         raise too_large(f"A payload has at most {PAYLOAD_LIMIT} bytes; this one has {len(payload)}.")
+    try:
+        msgspec.json.decode(payload)
+    except (msgspec.MsgspecError, RecursionError):
+        # Numbers beyond doubles or of thousands of digits, nesting beyond any stack: what is JSON
+        # by the letter but breaks its readers (the target, a console) is refused at the edge.
+        raise invalid(
+            [body_fault("/payload", "holds numbers or nesting beyond what JSON readers take")]
+        ) from None
     return None if payload == b"null" else payload
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ import msgspec
 import redis.asyncio as redis
 from fastapi import FastAPI
 
+from cells.api import openapi, shapes
 from cells.api.app import create_app
 from cells.api.building import epoch_ms, member_of
 from cells.api.services import Services
@@ -53,6 +55,31 @@ class MovableClock(SystemClock):
 
     def now_ms(self) -> int:
         return super().now_ms() + self.ahead_ms
+
+
+def check_documented(app: FastAPI, method: str, path: str, answer: httpx.Response) -> None:
+    """An answer has a status, and a body of a shape, that the OpenAPI document names for its route."""
+    for template, operations in openapi.document(app)["paths"].items():
+        pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
+        if not re.fullmatch(pattern, path.partition("?")[0]) or method.lower() not in operations:
+            continue
+        if ":" not in template and ":" in path and "/runs/" not in path:
+            continue
+        # 421 is between router and cell.
+        responses = operations[method.lower()]["responses"]
+        assert str(answer.status_code) in responses or answer.status_code == 421, (
+            method,
+            template,
+            answer.text,
+        )
+        if answer.status_code >= 400 or answer.status_code == 204:
+            return
+        content = responses[str(answer.status_code)]["content"]["application/json"]
+        shape: type[shapes.Shape] = getattr(shapes, content["schema"]["$ref"].rpartition("/")[2])
+        found = answer.json()
+        shape.model_validate_json(answer.content, strict=True)
+        assert found.keys() <= shape.model_fields.keys(), (method, template, found)
+        return
 
 
 @dataclass
@@ -104,12 +131,14 @@ class Api:
     ) -> httpx.Response:
         """A signed request; a body that is no bytes is sent as JSON."""
         content = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
-        return await self.http.request(
+        answer = await self.http.request(
             method,
             path,
             content=content,
             headers=self.signed(method, path, body=content, hashed=hashed) | (headers or {}),
         )
+        check_documented(self.app, method, path, answer)
+        return answer
 
     async def get(self, path: str, status: int = 200) -> Any:
         """Read; the status is asserted."""

@@ -78,8 +78,10 @@ async def test_odd_json_is_never_a_crash(api: Api) -> None:
         (b',"tags":["\\u0000"]}', 422),
         (b',"name":' + b"[" * 300 + b"]" * 300 + b"}", 422),
         (b',"headers":{"a":"\\ud83d\\ude00"}}', 422),
-        (b',"payload":{"n":' + b"9" * 5000 + b',"e":1e999,"z":"\\u0000"}}', 201),
-        (b',"payload":' + b"[" * 500 + b"]" * 500 + b"}", 201),
+        (b',"payload":{"n":' + b"9" * 5000 + b"}}", 422),
+        (b',"payload":[1e999]}', 422),
+        (b',"payload":{"n":' + b"9" * 300 + b',"e":1.0E+300,"z":"\\u0000"}}', 201),
+        (b',"payload":' + b"[" * 150 + b"]" * 150 + b"}", 201),
     ):
         answer = await api.send("POST", "/v1/jobs", good + more)
         assert answer.status_code == status, (more[:40], answer.text[:300])
