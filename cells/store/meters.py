@@ -23,6 +23,12 @@ from cells.store.base import StoreBase
 from cells.store.database import Connection, Database, fetch_all, fetch_row, run
 
 _MINUTE = timedelta(minutes=1)
+#: Minutes sealed in one transaction: after a long stop there is a backlog.
+_AT_MOST = 720
+#: A cell that was not running did not count its timers: gauges reach back this many minutes only.
+_GAUGED = 10
+#: Journal rows in memory at once.
+_PAGE = 500
 _MINUTE_FORMAT = "%Y-%m-%dT%H:%M:00Z"
 
 Key = tuple[uuid.UUID, int, str, datetime, str, str]  # tenant, epoch, host, minute, metric, policy
@@ -63,26 +69,30 @@ class Meters(StoreBase):
                 self._closed = (sealed_until, now)
             if (await fetch_row(connection, "seal_blocked", {"closed_at": self._closed[1]}))[0]:
                 return 0
-            minutes = await self._meter(connection, epoch, metered_until, sealed_until)
-            await run(connection, "seal_done", {"until": sealed_until})
-            return minutes
+            until = min(sealed_until, metered_until + _AT_MOST * _MINUTE)
+            await self._meter(connection, epoch, metered_until, until)
+            await run(connection, "seal_done", {"until": until})
+            return int((until - metered_until) / _MINUTE)
 
-    async def _meter(self, connection: Connection, epoch: int, since: datetime, until: datetime) -> int:
+    async def _meter(self, connection: Connection, epoch: int, since: datetime, until: datetime) -> None:
         quantities: Counter[Key] = Counter()
-        timers = await fetch_all(connection, "seal_timers")
-        minute, minutes = since, 0
-        while minute < until:
-            for row_epoch, host, body in await fetch_all(connection, "seal_bodies", {"minute": minute}):
+        place: dict[str, object] = {"at": since, "host": -1, "seq": -1}
+        while True:
+            rows = await fetch_all(connection, "seal_bodies", {**place, "until": until, "page": _PAGE})
+            for at, _, _, row_epoch, host, body in rows:
+                minute = at.replace(second=0, microsecond=0)
                 for tenant, metric, policy, quantity in _decode_counts(body).counts:
                     quantities[uuid.UUID(tenant), row_epoch, host, minute, metric, policy] += quantity
-            gauge = Metric.PENDING_TIMER_MINUTES.value
-            for tenant_id, policy, waiting in timers:
+            if len(rows) < _PAGE:
+                break
+            place = dict(zip(("at", "host", "seq"), rows[-1], strict=False))
+        gauge = Metric.PENDING_TIMER_MINUTES.value
+        counted = [until - n * _MINUTE for n in range(1, _GAUGED + 1) if until - n * _MINUTE >= since]
+        for tenant_id, policy, waiting in await fetch_all(connection, "seal_timers"):
+            for minute in counted:
                 quantities[tenant_id, epoch, self._host_name, minute, gauge, policy] = waiting
-            minute += _MINUTE
-            minutes += 1
         if quantities:
             await run(connection, "seal_insert", _columns(quantities))
-        return minutes
 
     async def unshipped_meters(self, *, cell: str, limit: int) -> Sequence[MeterRecord]:
         """Sealed records that the control plane has not acknowledged, oldest first."""

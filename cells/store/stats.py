@@ -19,7 +19,7 @@ from cells.store.base import StoreBase
 from cells.store.database import Row, fetch_all, fetch_row, run
 
 _READER = "stats"
-_PAGE = 2000
+_PAGE = 500
 _decode = msgspec.json.Decoder(JournalBody).decode
 
 #: Which column of run_stats an ended attempt counts in.

@@ -23,9 +23,12 @@ SELECT EXISTS (SELECT FROM pg_stat_activity
                  AND xact_start < %(closed_at)s);
 
 -- name: seal_bodies
--- What was journalled in one minute.
-SELECT j.epoch, h.name, j.body FROM journal j JOIN hosts h ON h.host_id = j.host_id
-WHERE j.at >= %(minute)s AND j.at < %(minute)s + interval '1 minute';
+-- A page of what was journalled before some instant, from a position on.
+SELECT j.at, j.host_id, j.seq, j.epoch, h.name, j.body FROM journal j JOIN hosts h ON h.host_id = j.host_id
+WHERE j.at >= %(at)s AND j.at < %(until)s
+  AND (j.at, j.host_id, j.seq) > (%(at)s, %(host)s::bigint, %(seq)s::bigint)
+ORDER BY j.at, j.host_id, j.seq
+LIMIT %(page)s;
 
 -- name: seal_timers
 -- Timers that wait now, per tenant_id and region policy.
