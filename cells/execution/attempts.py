@@ -110,6 +110,9 @@ class Attempts:
                 break
             await asyncio.sleep(early_ms / 1000)
             read = self._targets.fresh(target)
+        if target.fault is not None:
+            self._finish(work, Answer(error=target.fault), None)
+            return
         if target.state != "APPROVED":
             self._finish(work, unusable(target.state), None)
             return

@@ -41,12 +41,26 @@ _AUTHORIZATION = istr("Authorization")
 class Target:
     """One target of one tenant. `state` is None while nothing is known of it."""
 
-    __slots__ = ("_urls", "_version", "base", "headers", "key", "limit", "read_at", "running", "signer",
-                 "state", "used_at", "waiting")  # fmt: skip
+    __slots__ = (
+        "_urls",
+        "_version",
+        "base",
+        "fault",
+        "headers",
+        "key",
+        "limit",
+        "read_at",
+        "running",
+        "signer",
+        "state",
+        "used_at",
+        "waiting",
+    )
 
     def __init__(self, key: TargetKey):
         self.key = key
         self.state: str | None = None
+        self.fault: str | None = None  # of ours; calls cannot be made, but may be later
         self.limit = 1
         self.running = 0
         self.waiting: deque[Work] = deque()
@@ -82,11 +96,17 @@ class Target:
         self.base = row.base_url.rstrip("/")
         self._urls = {}
         self.state = row.state
+        self.fault = None
         self._version = version
 
-    def forget(self, state: str | None = None) -> None:
+    def forget(self) -> None:
         """It is not (or no longer) there."""
-        self.state, self._version = state, None
+        self.state, self.fault, self._version = None, None, None
+
+    def broken(self) -> None:
+        """It is there, and its secrets do not open: the installation's key is at fault, not the
+        target, so its runs are to be tried again."""
+        self.fault, self._version = "secrets of the target do not open", None
 
 
 def _template(auth: dict[str, object], credentials: Sequence[bytes]) -> CIMultiDict[str]:
@@ -174,7 +194,7 @@ class Targets:
                     target=row.target_id,
                     fault=str(fault),
                 )
-                target.forget("its secrets do not open")
+                target.broken()
             target.read_at = now
         for target in missing.values():
             target.forget()

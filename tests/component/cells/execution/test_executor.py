@@ -14,10 +14,11 @@ from aiohttp import web
 from standardwebhooks import Webhook
 
 from cells.domain.ids import run_id
-from cells.domain.job import Priority
+from cells.domain.job import Priority, RetryPolicy
 from cells.domain.run import AttemptOutcome, RunState
 from cells.execution.signing import Signer, show_secret
 from cells.ports import RunRow
+from cells.secrets import SealedBox
 from tests.component.cells.execution.harness import SIGNING, Cell, cell
 from tests.component.cells.execution.http_target import Handler, HttpTarget, answering
 from tests.waiting import eventually
@@ -199,6 +200,25 @@ async def test_a_target_that_is_not_approved_any_more(running_cell: Cell, target
     assert (run.state, run.reason) == (RunState.FAILED, "target not usable: DISABLED")
     assert run.started_at is None
     assert target.received == []
+
+
+async def test_secrets_that_do_not_open_are_our_fault_and_tried_again(
+    running_cell: Cell, target: HttpTarget
+) -> None:
+    right, running_cell.box = running_cell.box, SealedBox([b"x" * 32])
+    await running_cell.target(target.url)
+    patient = RetryPolicy(max_attempts=2, initial_backoff_seconds=3600, max_backoff_seconds=3600)
+    key = await running_cell.run_now(retry_policy=patient)
+
+    async def waits() -> RunRow | None:
+        run = await running_cell.run(key)
+        return run if run is not None and run.state is RunState.RETRY_WAIT else None
+
+    run = await eventually(waits)
+    assert run is not None
+    assert [a.error for a in run.attempts] == ["secrets of the target do not open"]
+    assert target.received == []
+    running_cell.box = right
 
 
 async def test_egress_is_refused_at_connect_time(
