@@ -109,7 +109,7 @@ class CellClient:
             caller=caller,
         )
 
-    def get(self, target: str, **query: object) -> Any:
+    def get(self, target: str, /, **query: object) -> Any:
         """The document at a path; parameters that are None or empty are left out."""
         return self._send("GET", target, query=query).document
 
@@ -159,8 +159,8 @@ class CellClient:
             return _http().send(request)
         except httpx.ConnectError:
             raise CellAway(
-                "The cell your workspace lives on does not answer. Jobs it holds are safe; "
-                "this page works again as soon as it is back."
+                "It does not answer. Jobs it holds are safe and run on schedule as soon as it is back; "
+                "so does this page."
             ) from None
         except httpx.TimeoutException:
             raise CellAway("The cell took too long to answer. Try again in a moment.") from None

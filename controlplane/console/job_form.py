@@ -29,10 +29,12 @@ DEFAULTS: dict[str, str] = {
     "max_backoff_seconds": "600",
     "misfire_policy": "RUN_ONCE",
 }
+#: Every field, in the order of the form.
 FIELDS = (
-    *DEFAULTS,
-    *("name", "key", "tags", "target_id", "path", "time_zone", "run_at", "start_at", "end_at"),
-    *("payload", "headers", "dispatch_window_seconds"),
+    *("name", "kind", "cron", "every", "every_unit", "run_at", "time_zone", "start_at", "end_at"),
+    *("dst_gap", "dst_overlap", "target_id", "method", "path", "timeout_seconds", "payload", "headers"),
+    *("max_attempts", "initial_backoff_seconds", "max_backoff_seconds", "priority"),
+    *("dispatch_window_seconds", "misfire_policy", "tags", "key"),
 )
 #: Where a pointer of the API is shown. The longest beginning counts.
 _PLACES: dict[str, str] = {

@@ -87,9 +87,11 @@ def _form(
     return visit.page("console/targets/new.html", status=status, section="targets", form=form, kinds=_KINDS)
 
 
-@tenant_page(Scope.TARGETS_APPROVE, "POST")
+@tenant_page(Scope.TARGETS_APPROVE, "GET", "POST")
 def target_action(visit: Visit, target_id: str, verb: str) -> HttpResponse:
-    """POST …/approve, …/rotate"""
+    """POST …/approve, …/rotate; GET …/rotate says what it will touch."""
+    if visit.request.method == "GET":
+        return _confirm(visit, target_id, verb)
     try:
         if verb == "approve":
             visit.cell.post(path("targets", target_id, verb="approve"), {})
@@ -106,6 +108,17 @@ def target_action(visit: Visit, target_id: str, verb: str) -> HttpResponse:
     except CellAway as away:
         messages.error(visit.request, str(away))
     return redirect(visit.url("targets"))
+
+
+def _confirm(visit: Visit, target_id: str, verb: str) -> HttpResponse:
+    if verb != "rotate":
+        return redirect(visit.url("targets"))
+    part = visit.request.htmx  # type: ignore[attr-defined]
+    template = "console/targets/confirm_part.html" if part else "console/targets/confirm.html"
+    target = visit.cell.get(path("targets", target_id))
+    jobs = visit.cell.get("/v1/jobs", target=target_id, state="SCHEDULED", limit=200)
+    number = f"{len(jobs['items'])}{' or more' if jobs['next_cursor'] else ''}"
+    return visit.page(template, section="targets", target=target, number=number)
 
 
 def _secret(visit: Visit, target: dict[str, Any], happened: str) -> HttpResponse:

@@ -205,7 +205,7 @@ def test_a_cell_that_is_away_is_said_on_the_page(visitor: Visitor) -> None:
     stack.stop(cell)
     try:
         assert visitor.go("/t/demo/") == 200
-        expect(page.get_by_text("The cell is away.")).to_be_visible()
+        expect(page.get_by_text("Your cell cannot be reached.")).to_be_visible()
         assert visitor.go("/t/demo/jobs/") == 503
         visitor.picture("cell-away")
     finally:
