@@ -1,4 +1,4 @@
-"""A store on a database of its own, with two tenants, a host and an approved target each."""
+"""A store on a clean database, with two tenants, a host and an approved target each."""
 
 from __future__ import annotations
 
@@ -9,6 +9,45 @@ import pytest
 
 from cells.store.postgres import PostgresStore
 from tests.component.cells.store.world import World, make_world
+from tests.engines import TestEngines
+
+_NAME = "store_tests"
+
+#: As after the migrations. Many times faster than a database of its own for each test.
+_CLEAN = b"""
+DO $$
+DECLARE
+    names text;
+    partition regclass;
+BEGIN
+    FOR partition IN SELECT oid::regclass FROM pg_class
+                     WHERE relispartition AND relkind = 'r' AND relname NOT LIKE '%_default' LOOP
+        EXECUTE format('DROP TABLE %s', partition);
+    END LOOP;
+    SELECT string_agg(oid::regclass::text, ', ') INTO names FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+      AND relname <> 'schema_migrations';
+    EXECUTE 'TRUNCATE ' || names || ' RESTART IDENTITY';
+    INSERT INTO shard_leases (shard) SELECT generate_series(0, 255);
+END $$
+"""
+
+
+@pytest.fixture(scope="session")
+def store_database_url(postgres_url: str, cell_template: str, engines: TestEngines) -> str:
+    """One database for all of these tests."""
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f'CREATE DATABASE "{_NAME}" TEMPLATE "{cell_template}"'.encode())
+    return engines.database_url(_NAME)
+
+
+@pytest.fixture
+def cell_database_url(store_database_url: str) -> str:
+    """Instead of a fresh database: the shared one, cleaned."""
+    with psycopg.connect(store_database_url, autocommit=True) as sql:
+        sql.execute(b"SET lock_timeout = '10s'")
+        sql.execute(_CLEAN)
+    return store_database_url
 
 
 @pytest.fixture
