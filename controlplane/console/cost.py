@@ -53,9 +53,9 @@ class Month:
 
 
 def money(amount: Decimal) -> str:
-    """Two digits; four for what would look like nothing, `< 0.0001` below that."""
+    """Two digits; four for what would look like nothing, `< 0.0001` (on one line) below that."""
     if amount and abs(amount) < Decimal("0.0001"):
-        return "< 0.0001"
+        return "<\u00a00.0001"
     return f"{amount:,.4f}" if amount and abs(amount) < 1 else f"{amount:,.2f}"
 
 

@@ -84,7 +84,7 @@ def test_what_delayed_a_run_most() -> None:
 
 def test_money_and_counts() -> None:
     assert money(Decimal(0)) == "0.00"
-    assert money(Decimal("0.00000001")) == "< 0.0001"
+    assert money(Decimal("0.00000001")) == "<\u00a00.0001"
     assert money(Decimal("0.1234567")) == "0.1235"
     assert money(Decimal("1234.5")) == "1,234.50"
     assert (counted(1, "run"), counted(2, "run")) == ("1 run", "2 runs")
