@@ -62,21 +62,35 @@ RETURNING c.i::int, r.state, r.attempt, r.timer_at;
 -- Runs of hosts whose lease has ended, runs whose own lease ended 5 s ago, and those of the auditing
 -- host that it does not know of (tenant_id is read, any active tenant): the attempt is LOST and
 -- costs nothing, the run is due now; poison after too many deaths; cancelled where that was asked for.
-WITH lost AS (
-    SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, h.name,
+-- Three narrow looks at the index of leases: one that reads what live hosts hold would walk the
+-- entries of everything that has ended since the last vacuum.
+WITH suspects AS (
+    SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch, h.name
+    FROM hosts h JOIN runs r ON r.host_id = h.host_id AND r.lease_expires_at IS NOT NULL
+    WHERE h.state = 'LIVE' AND h.lease_expires_at < clock_timestamp()
+    UNION ALL
+    SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch, h.name
+    FROM hosts h JOIN runs r ON r.host_id = h.host_id AND r.lease_expires_at < now() - interval '5 seconds'
+    WHERE h.state = 'LIVE' AND h.lease_expires_at >= clock_timestamp()
+    UNION ALL
+    SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch, h.name
+    FROM hosts h JOIN runs r ON r.host_id = h.host_id AND r.lease_expires_at IS NOT NULL
+    WHERE h.state = 'LIVE' AND h.host_id = %(auditor)s
+      AND r.claimed_at < clock_timestamp() - %(older_than_ms)s * interval '1 millisecond'
+      AND (r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch) NOT IN (
+          SELECT * FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[],
+                               %(ordinals)s::int[], %(epochs)s::bigint[]))
+),
+lost AS (
+    SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, s.name,
            CASE WHEN r.cancel_requested THEN 'CANCELLED'
                 WHEN r.deaths + 1 >= %(poison_deaths)s THEN 'FAILED'
                 ELSE 'RETRY_WAIT' END AS becomes
-    FROM hosts h
-    JOIN runs r ON r.host_id = h.host_id AND r.lease_expires_at IS NOT NULL
-    JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
-    WHERE h.state = 'LIVE' AND r.state = 'RUNNING'
-      AND (h.lease_expires_at < clock_timestamp()
-           OR r.lease_expires_at < clock_timestamp() - interval '5 seconds'
-           OR (r.host_id = %(auditor)s AND r.claimed_at < clock_timestamp() - %(older_than_ms)s * interval '1 millisecond'
-               AND (r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch) NOT IN (
-                   SELECT * FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[],
-                                        %(ordinals)s::int[], %(epochs)s::bigint[]))))
+    FROM suspects s
+    JOIN tenants t ON t.tenant_id = s.tenant_id AND t.state = 'ACTIVE'
+    JOIN runs r ON r.tenant_id = s.tenant_id AND r.parent_id = s.parent_id
+               AND r.scheduled_for = s.scheduled_for AND r.ordinal = s.ordinal
+               AND r.state = 'RUNNING' AND r.epoch = s.epoch
     LIMIT %(limit)s
     FOR NO KEY UPDATE OF r SKIP LOCKED
 )
