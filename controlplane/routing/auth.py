@@ -6,14 +6,14 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 
-from cells.contract import ErrorCode, Scope
+from cells.contract import TENANT_SCOPES, ErrorCode, Scope
 from controlplane.routing.refusal import Refusal
 from controlplane.routing.table import Key, Table
 
 _LONGEST_KEY = 256
 _CHALLENGE = ((b"www-authenticate", b'Bearer realm="clockhouse"'),)
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Scopes whose writes need a table that is known to be recent.
+#: Scopes whose use in a write needs a table that is known to be recent.
 PRIVILEGED = frozenset({Scope.ADMIN.value, Scope.OPERATOR.value, Scope.TARGETS_APPROVE.value})
 #: Compared with when there is no such key, so that both cases take the same time.
 _NOBODY = Key(sha256="0" * 64)
@@ -50,7 +50,10 @@ def authenticate(
     now_ms: int,
     stale: bool,
 ) -> Principal:
-    """The caller, or a `Refusal`: 401, 403, 400, or 503 where the table is too old to tell."""
+    """The caller, or a `Refusal`: 401, 403, 400, or 503 where the table is too old to tell.
+
+    From a stale table a write gets only the scopes that are not privileged.
+    """
     if not authorization:
         raise Refusal(
             401,
@@ -62,15 +65,24 @@ def authenticate(
     if key.expires_at_ms is not None and key.expires_at_ms <= now_ms:
         raise _unauthenticated("This API key has expired. Create a new one in the console.")
     tenant_id = _acting_for(key, tenant_header)
-    if stale and method not in _SAFE_METHODS and not PRIVILEGED.isdisjoint(key.scopes):
+    scopes = key.scopes
+    if stale and method not in _SAFE_METHODS:
+        scopes = _unprivileged(scopes)
+    return Principal(key_id=key_id, tenant_id=tenant_id, scopes=scopes, operator=key.tenant_id is None)
+
+
+def _unprivileged(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    """What a key may still write while nobody can say whether it was revoked: an `admin` key
+    keeps making jobs, but approves no target and changes no member."""
+    if Scope.OPERATOR in scopes:
         raise Refusal(
             503,
             ErrorCode.UNAVAILABLE,
-            "The list of valid keys is too old for writes by privileged keys. "
-            "Use a key without `admin`, `operator` and `targets:approve`, or retry later.",
+            "The list of valid keys is too old for writes of operators. Retry later.",
             retry_after_s=30,
         )
-    return Principal(key_id=key_id, tenant_id=tenant_id, scopes=key.scopes, operator=key.tenant_id is None)
+    held = set(scopes) | (set(map(str, TENANT_SCOPES)) if Scope.ADMIN in scopes else set())
+    return tuple(sorted(held - PRIVILEGED))
 
 
 def _unauthenticated(detail: str) -> Refusal:

@@ -108,3 +108,18 @@ def test_nothing_else_is_ever_let_in(text: str) -> None:
 def test_key_ids_are_found_or_not(text: str) -> None:
     found = key_id_of(text)
     assert found is None or found in text.split("_")
+
+
+def test_an_admin_key_keeps_making_jobs_from_an_old_table_and_no_more() -> None:
+    table = Table(Snapshot(cursor="1", keys={"abcdefghijklmnop": _key(LIVE, "tnt_1", "admin")}))
+    found = authenticate(
+        table,
+        authorization=[f"Bearer {LIVE}".encode()],
+        tenant_header=[],
+        method="POST",
+        now_ms=1,
+        stale=True,
+    )
+    assert {"jobs:write", "jobs:trigger", "jobs:read"} <= set(found.scopes)
+    assert {"admin", "targets:approve", "operator", "internal"}.isdisjoint(found.scopes)
+    assert found.tenant_id == "tnt_1"
