@@ -15,7 +15,6 @@ import gc
 import os
 import signal
 import sys
-import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import uvloop
@@ -42,7 +41,7 @@ from cells.timers.loader import Loader
 from cells.timers.metrics import TimerMetrics
 from cells.timers.queue import ValkeyQueue
 from cells.timers.sweeper import Sweeper
-from cells.upkeep import Upkeep
+from cells.upkeep import DAYS_AHEAD, Upkeep
 
 log = logs.logger(__name__)
 
@@ -54,7 +53,6 @@ GC_THRESHOLDS = (50_000, 20, 100)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 #: What the end may take beside the drain of calls (seconds).
 _CLOSING_SECONDS = 15.0
-_NOBODY = uuid.UUID(int=0)
 
 
 class Process:
@@ -182,8 +180,17 @@ class Process:
         return (
             await self._until_done("migrate", lambda: asyncio.to_thread(migrate, url))
             and await self._until_done("store", self.store.open)
+            and await self._until_done("partitions", self._partitioned)
             and await self._until_done("queue", self.queue.open)
         )
+
+    async def _partitioned(self) -> None:
+        """Before the first write: rows that lie in a default partition stay there."""
+        try:
+            await self.store.ensure_partitions(days_ahead=DAYS_AHEAD)
+        except Retryable as fault:
+            # Busy writers of other processes have the partitions already, or upkeep will see to it.
+            log.warning("partitions not looked at", fault=str(fault)[:200])
 
     async def _until_done(self, what: str, step: Callable[[], Awaitable[object]]) -> bool:
         pause = FIRST_PAUSE
@@ -234,7 +241,7 @@ class Process:
 
     # --- readiness -----------------------------------------------------------------------
     async def _store_answers(self) -> None:
-        await self.store.get_tenant(_NOBODY)
+        await self.store.ping()
 
     async def _queue_answers(self) -> None:
         await self.queue.depths()

@@ -99,6 +99,9 @@ class MappedErrors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, errors.NotNullViolation) and error.diag.column_name == "epoch":
             raise LeaseLost("the lease of this host or cell has ended") from error
+        if isinstance(error, errors.CheckViolation) and error.diag.constraint_name is None:
+            # A partition came into being while the row was on its way to the default one.
+            raise Retryable(str(error)) from error
         if isinstance(error, (*_PASSING, PoolTimeout, PoolClosed, TooManyRequests)):
             raise Retryable(str(error)) from error
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

@@ -77,6 +77,24 @@ async def test_partitions_are_made_ahead_once(store: PostgresStore, cell_databas
         ]
 
 
+async def test_a_write_that_meets_a_new_partition_may_be_tried_again(
+    world: World, cell_database_url: str
+) -> None:
+    now = datetime.now(UTC)
+    async with await psycopg.AsyncConnection.connect(cell_database_url) as maker:
+        await maker.execute(b"CREATE TABLE journal_now (LIKE journal INCLUDING ALL)")
+        values = f"FROM ('{now}') TO ('{now + timedelta(days=1)}')"
+        await maker.execute(f"ALTER TABLE journal ATTACH PARTITION journal_now FOR VALUES {values}".encode())
+        writing = asyncio.create_task(world.create(new_job(seconds_ago(-60))))
+        while not await world.value("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            assert not writing.done()
+            await asyncio.sleep(0.01)
+        await maker.commit()
+    with pytest.raises(Retryable, match="partition"):
+        await writing
+    await world.create(new_job(seconds_ago(-60)))
+
+
 async def test_a_day_that_lies_in_the_default_partition_stays_there(world: World) -> None:
     claim = await world.claimed(new_job(seconds_ago(1)))
     await world.store.ensure_partitions(days_ahead=1)
