@@ -24,7 +24,7 @@ SIGNATURE_HEADER = "X-Clockhouse-Signature"
 
 #: Headers of the calls a cell makes to targets.
 IDEMPOTENCY_KEY_HEADER = "Idempotency-Key"
-FENCING_TOKEN_HEADER = "X-Fencing-Token"
+FENCING_TOKEN_HEADER = "X-Fencing-Token"  # noqa: S105 - a name, no secret
 #: Tells the attempt of a call (1, 2, ...). Not part of the signed content.
 ATTEMPT_HEADER = "X-Clockhouse-Attempt"
 

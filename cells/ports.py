@@ -402,32 +402,51 @@ class Store(Protocol):
         """Newest id first; `after` is the last id of the page before."""
         ...
 
-    async def edit_job(self, fence: Fence, *, base_version: int, seen_next_run_at: datetime | None,
-                       job: NewJob, host_id: int) -> JobRow:
+    async def edit_job(
+        self, fence: Fence, *, base_version: int, seen_next_run_at: datetime | None, job: NewJob, host_id: int
+    ) -> JobRow:
         """A new version of the definition, only if version and next occurrence are still what
         the editor saw. `Conflict` otherwise (with the version that holds now)."""
         ...
 
-    async def set_job_state(self, fence: Fence, *, job_id: uuid.UUID, state: JobState,
-                            base_version: int | None, next_run_at: datetime | None,
-                            due_at: datetime | None, actor: str, host_id: int) -> JobRow:
+    async def set_job_state(
+        self,
+        fence: Fence,
+        *,
+        job_id: uuid.UUID,
+        state: JobState,
+        base_version: int | None,
+        next_run_at: datetime | None,
+        due_at: datetime | None,
+        actor: str,
+        host_id: int,
+    ) -> JobRow:
         """Pause, resume, cancel. `Terminal` if there is no such job, `Conflict` if the state
         does not allow it. Same state again is a no-op that returns the row. Cancelling a job
         also cancels its waiting runs (DUE, RETRY_WAIT)."""
         ...
 
-    async def trigger_job(self, fence: Fence, *, job_id: uuid.UUID, now: datetime,
-                          payload: bytes | None, actor: str, traceparent: str | None,
-                          idempotency: tuple[str, str, bytes] | None, host_id: int,
-                          ) -> tuple[RunRow, Member | None, bool]:
+    async def trigger_job(
+        self,
+        fence: Fence,
+        *,
+        job_id: uuid.UUID,
+        now: datetime,
+        payload: bytes | None,
+        actor: str,
+        traceparent: str | None,
+        idempotency: tuple[str, str, bytes] | None,
+        host_id: int,
+    ) -> tuple[RunRow, Member | None, bool]:
         """A run by hand, DUE at once, with the next ordinal. `idempotency` is (route, key,
         fingerprint). Answers the run, its member, and whether it was replayed; `KeyReused` if
         the key came with another body."""
         ...
 
     # finding due work
-    def due_members(self, *, shards: Sequence[int], since: datetime | None, until: datetime,
-                    page: int = 5000) -> AsyncIterator[Sequence[Member]]:
+    def due_members(
+        self, *, shards: Sequence[int], since: datetime | None, until: datetime, page: int = 5000
+    ) -> AsyncIterator[Sequence[Member]]:
         """All waiting members (jobs and runs) with since <= due < until, in pages. `since`
         None begins at the oldest: only for deep sweeps."""
         ...
@@ -449,17 +468,26 @@ class Store(Protocol):
         with a LOST attempt, or FAILED as poison after POISON_DEATHS. The members to add."""
         ...
 
-    async def reap_orphans(self, *, host_id: int, held: Sequence[Claim], older_than_ms: int
-                           ) -> Sequence[Member]:
+    async def reap_orphans(
+        self, *, host_id: int, held: Sequence[Claim], older_than_ms: int
+    ) -> Sequence[Member]:
         """Reclaim runs of this very host that it does not know of (not among `held`), claimed longer
         ago than that: the answer to their claim was lost. Treated as in `reap`."""
         ...
 
     async def get_run(self, tenant_id: uuid.UUID, key: RunKey) -> RunRow | None: ...
-    async def list_runs(self, tenant_id: uuid.UUID, *, job_id: uuid.UUID | None = None,
-                        state: RunState | None = None, target_id: str | None = None,
-                        scheduled_from: datetime | None = None, scheduled_until: datetime | None = None,
-                        after: RunKey | None = None, limit: int = 50) -> Sequence[RunRow]:
+    async def list_runs(
+        self,
+        tenant_id: uuid.UUID,
+        *,
+        job_id: uuid.UUID | None = None,
+        state: RunState | None = None,
+        target_id: str | None = None,
+        scheduled_from: datetime | None = None,
+        scheduled_until: datetime | None = None,
+        after: RunKey | None = None,
+        limit: int = 50,
+    ) -> Sequence[RunRow]:
         """Newest scheduled first."""
         ...
 
@@ -468,18 +496,28 @@ class Store(Protocol):
         there is none, `Conflict` if it has ended."""
         ...
 
-    async def list_dlq(self, tenant_id: uuid.UUID, *, target_id: str | None, fingerprint: str | None,
-                       after: tuple[datetime, RunKey] | None, limit: int) -> Sequence[dict[str, object]]: ...
+    async def list_dlq(
+        self,
+        tenant_id: uuid.UUID,
+        *,
+        target_id: str | None,
+        fingerprint: str | None,
+        after: tuple[datetime, RunKey] | None,
+        limit: int,
+    ) -> Sequence[dict[str, object]]: ...
     async def dlq_groups(self, tenant_id: uuid.UUID, *, limit: int) -> Sequence[dict[str, object]]: ...
 
     # targets
-    async def create_target(self, fence: Fence, target: TargetRow, secrets: Sequence[SealedSecret],
-                            *, host_id: int) -> TargetRow: ...
+    async def create_target(
+        self, fence: Fence, target: TargetRow, secrets: Sequence[SealedSecret], *, host_id: int
+    ) -> TargetRow: ...
     async def get_target(self, tenant_id: uuid.UUID, target_id: str) -> TargetRow | None: ...
-    async def list_targets(self, tenant_id: uuid.UUID, *, state: str | None, after: str | None,
-                           limit: int) -> Sequence[TargetRow]: ...
-    async def update_target(self, fence: Fence, target: TargetRow, *, base_version: int,
-                            host_id: int) -> TargetRow:
+    async def list_targets(
+        self, tenant_id: uuid.UUID, *, state: str | None, after: str | None, limit: int
+    ) -> Sequence[TargetRow]: ...
+    async def update_target(
+        self, fence: Fence, target: TargetRow, *, base_version: int, host_id: int
+    ) -> TargetRow:
         """Any field and the state (approve, disable), if the version is still `base_version`."""
         ...
 
@@ -487,8 +525,9 @@ class Store(Protocol):
         """`Conflict` while ACTIVE or PAUSED jobs name it."""
         ...
 
-    async def rotate_secret(self, fence: Fence, target_id: str, secret: SealedSecret, *,
-                            overlap_seconds: int, host_id: int) -> TargetRow:
+    async def rotate_secret(
+        self, fence: Fence, target_id: str, secret: SealedSecret, *, overlap_seconds: int, host_id: int
+    ) -> TargetRow:
         """Add a generation; the older ones of that purpose expire after the overlap."""
         ...
 
@@ -519,8 +558,9 @@ class Store(Protocol):
 
     async def unshipped_meters(self, *, cell: str, limit: int) -> Sequence[MeterRecord]: ...
     async def mark_shipped(self, records: Sequence[MeterRecord], *, refused: str | None = None) -> None: ...
-    async def stats(self, tenant_id: uuid.UUID, *, since: datetime, until: datetime
-                    ) -> Sequence[dict[str, object]]: ...
+    async def stats(
+        self, tenant_id: uuid.UUID, *, since: datetime, until: datetime
+    ) -> Sequence[dict[str, object]]: ...
 
     async def status(self) -> CellStatus:
         """How the cell is; cheap at any size."""

@@ -24,7 +24,12 @@ class Api:
         self.http = httpx.Client(base_url=base_url, headers=headers, timeout=30)
 
     def call(
-        self, method: str, path: str, body: Json | None = None, *, expect: tuple[int, ...] = (200, 201, 202, 204),
+        self,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        *,
+        expect: tuple[int, ...] = (200, 201, 202, 204),
         headers: dict[str, str] | None = None,
     ) -> Json:
         answer = self.http.request(method, path, json=body, headers=headers)

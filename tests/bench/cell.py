@@ -235,8 +235,10 @@ class BenchCell:
     def lag_ms(self) -> dict[str, float]:
         """Start minus due of all runs: quantiles, the worst, and how many were early or failed."""
         row = self.query(
-            """SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY lag), percentile_disc(0.99) WITHIN GROUP (ORDER BY lag),
-                      percentile_disc(0.999) WITHIN GROUP (ORDER BY lag), max(lag), count(*) FILTER (WHERE lag < 0),
+            """SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY lag),
+                      percentile_disc(0.99) WITHIN GROUP (ORDER BY lag),
+                      percentile_disc(0.999) WITHIN GROUP (ORDER BY lag),
+                      max(lag), count(*) FILTER (WHERE lag < 0),
                       count(*) FILTER (WHERE state <> 'SUCCEEDED')
                FROM (SELECT 1000 * extract(epoch FROM started_at - due_at) AS lag, state FROM runs) AS r"""
         )[0]
@@ -275,9 +277,9 @@ def bench_cell() -> Iterator[BenchCell]:
 
 def _listener(port: int) -> int:
     for connection in psutil.net_connections("tcp"):
-        if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
-            if connection.pid:
-                return connection.pid
+        listens = connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
+        if listens and connection.pid:
+            return connection.pid
     raise RuntimeError(f"nobody listens on {port}")
 
 
@@ -294,5 +296,9 @@ def _cpu_tree(process: psutil.Process) -> float:
             times = one.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        total += times.user + times.system + (times.children_user + times.children_system if one == process else 0.0)
+        total += (
+            times.user
+            + times.system
+            + (times.children_user + times.children_system if one == process else 0.0)
+        )
     return total

@@ -87,7 +87,11 @@ def save(outcome: Outcome) -> Path:
         "topology": outcome.bench.topology,
         "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": _commit(),
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()},
+        "machine": {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "system": platform.system(),
+        },
         "versions": {name: version(name) for name in VERSIONS},
         "load_before_each_run": outcome.loads,
         "bars": [vars(bar) for bar in outcome.bench.bars],
@@ -107,7 +111,9 @@ def table() -> str:
     ]
     for path in sorted(RESULTS.glob("*.json")):
         document = json.loads(path.read_text())
-        loads = "–".join(str(x) for x in (min(document["load_before_each_run"]), max(document["load_before_each_run"])))
+        loads = "–".join(
+            str(x) for x in (min(document["load_before_each_run"]), max(document["load_before_each_run"]))
+        )
         for bar in document["bars"]:
             value = document["median"].get(bar["figure"])
             if value is None:
@@ -115,7 +121,8 @@ def table() -> str:
             sign = "≥" if bar["better"] == "higher" else "≤"
             floor = f"{sign} {bar['floor']:g}" if bar["floor"] is not None else ""
             lines.append(
-                f"| {document['bench']} | {bar['what']} | {value:g} {bar['unit']} | {sign} {bar['bar']:g} | {floor} | {loads} |"
+                f"| {document['bench']} | {bar['what']} | {value:g} {bar['unit']} "
+                f"| {sign} {bar['bar']:g} | {floor} | {loads} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -126,7 +133,8 @@ def report(outcome: Outcome) -> str:
     lines = [f"{bench.name}: {bench.title} ({outcome.seconds:.0f} s, {bench.topology})"]
     bars = {bar.figure: bar for bar in bench.bars}
     for name, values in outcome.figures.items():
-        text = f"  {name:<34} median {statistics.median(values):>12,.3f}   runs {', '.join(f'{v:,.3f}' for v in values)}"
+        runs = ", ".join(f"{value:,.3f}" for value in values)
+        text = f"  {name:<34} median {statistics.median(values):>12,.3f}   runs {runs}"
         if name in bars:
             bar = bars[name]
             sign = "≥" if bar.better == "higher" else "≤"
@@ -143,7 +151,9 @@ def _inline(figures: Mapping[str, float]) -> str:
 
 
 def _commit() -> str:
-    answer = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
     return answer.stdout.strip() or "unknown"
 
 

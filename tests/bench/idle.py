@@ -28,7 +28,11 @@ def with_jobs(count: int) -> Callable[[], Mapping[str, float]]:
                 after, seconds = cell.cpu_seconds(), time.monotonic() - began
                 memory = redis.Redis.from_url(cell.valkey_url).info("memory")["used_memory"]
                 return {
-                    **{f"cpu_percent_{n}": 100 * (after[n] - before[n]) / seconds for n in before if n != "target"},
+                    **{
+                        f"cpu_percent_{n}": 100 * (after[n] - before[n]) / seconds
+                        for n in before
+                        if n != "target"
+                    },
                     "cell_rss_mb": cell.hosts["cell"].memory_info().rss / 1e6,
                     "valkey_mb": memory / 1e6,
                 }
@@ -43,9 +47,23 @@ def _bench(count: int, *, default: bool) -> Bench:
         topology=f"one cell in one process, {KIND}, fsync on",
         once=with_jobs(count),
         bars=(
-            Bar(figure="cpu_percent_cell", what=f"CPU of the idle host, {count:,} jobs", bar=3, unit="%", better="lower"),
-            Bar(figure="cell_rss_mb", what=f"RSS of the idle host, {count:,} jobs", bar=200, unit="MB", better="lower"),
-            Bar(figure="valkey_mb", what=f"Valkey memory, {count:,} jobs", bar=100, unit="MB", better="lower"),
+            Bar(
+                figure="cpu_percent_cell",
+                what=f"CPU of the idle host, {count:,} jobs",
+                bar=3,
+                unit="%",
+                better="lower",
+            ),
+            Bar(
+                figure="cell_rss_mb",
+                what=f"RSS of the idle host, {count:,} jobs",
+                bar=200,
+                unit="MB",
+                better="lower",
+            ),
+            Bar(
+                figure="valkey_mb", what=f"Valkey memory, {count:,} jobs", bar=100, unit="MB", better="lower"
+            ),
         ),
         default=default,
     )

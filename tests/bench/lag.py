@@ -34,7 +34,9 @@ def _bench(per_second: int, p99: float, p999: float) -> Bench:
         once=at_rate(per_second),
         bars=(
             Bar(figure="lag_p99_ms", what=f"lag p99 at {per_second}/s", bar=p99, unit="ms", better="lower"),
-            Bar(figure="lag_p999_ms", what=f"lag p99.9 at {per_second}/s", bar=p999, unit="ms", better="lower"),
+            Bar(
+                figure="lag_p999_ms", what=f"lag p99.9 at {per_second}/s", bar=p999, unit="ms", better="lower"
+            ),
             Bar(figure="early", what=f"runs started early at {per_second}/s", bar=0, better="lower"),
         ),
     )

@@ -28,7 +28,13 @@ BENCH = Bench(
     topology=f"one cell, executor in a process of its own, {KIND}, fsync on, all on one machine",
     once=once,
     bars=(
-        Bar(figure="lag_p99_ms", what="lag p99 of 10,000 strict runs at one instant", bar=2500, unit="ms", better="lower"),
+        Bar(
+            figure="lag_p99_ms",
+            what="lag p99 of 10,000 strict runs at one instant",
+            bar=2500,
+            unit="ms",
+            better="lower",
+        ),
         Bar(figure="early", what="strict runs started early", bar=0, better="lower"),
     ),
 )

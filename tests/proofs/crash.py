@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import redis
 
+from cells.domain.ids import RunKey, run_id
 from tests.api import Api
 from tests.recorder import Recorder
 from tests.stack import Stack
@@ -132,18 +133,21 @@ def _hosts(info: dict[str, Any]) -> list[int]:
 
 def _running(info: dict[str, Any], hosts: list[int]) -> set[str]:
     """Run ids that the killed hosts held."""
-    from cells.domain.ids import RunKey, run_id
-
     with psycopg.connect(info["database_url"]) as connection:
         rows = connection.execute(
-            "SELECT parent_id, scheduled_for, ordinal FROM runs WHERE state = 'RUNNING' AND host_id = ANY(%s)",
+            "SELECT parent_id, scheduled_for, ordinal FROM runs"
+            " WHERE state = 'RUNNING' AND host_id = ANY(%s)",
             (hosts,),
         )
-        return {run_id(RunKey(parent_id=r[0], scheduled_for=r[1].astimezone(UTC), ordinal=r[2])) for r in rows}
+        return {
+            run_id(RunKey(parent_id=r[0], scheduled_for=r[1].astimezone(UTC), ordinal=r[2])) for r in rows
+        }
 
 
 def _states(info: dict[str, Any], due: datetime) -> list[tuple[str, int]]:
     with psycopg.connect(info["database_url"]) as connection:
         return connection.execute(
-            "SELECT state, count(*) FROM runs WHERE scheduled_for = %s AND target_id <> 'tgt_echo' GROUP BY 1", (due,)
+            "SELECT state, count(*) FROM runs"
+            " WHERE scheduled_for = %s AND target_id <> 'tgt_echo' GROUP BY 1",
+            (due,),
         ).fetchall()

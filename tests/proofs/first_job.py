@@ -76,7 +76,7 @@ def _own_job(stack: Stack, target: Recorder) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - any refusal of the package refutes the claim
         verified = False
         print(f"signature refused: {error!r}")
-    due_at = datetime.fromisoformat(run["due_at"].replace("Z", "+00:00")).timestamp()
+    due_at = datetime.fromisoformat(run["due_at"]).timestamp()
     return {
         "calls": len(target.calls),
         "early_ms": max(0, round((due_at - call.at) * 1000)),
