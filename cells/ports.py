@@ -151,6 +151,7 @@ class NewJob:
     due_at: datetime | None
     state: JobState
     actor: str
+    created_at: datetime | None = None  # None: the time of the transaction that writes it
     # Set where the client sent an Idempotency-Key:
     idempotency_route: str | None = None
     idempotency_key: str | None = None
@@ -397,16 +398,28 @@ class Store(Protocol):
 
     async def get_job(self, tenant_id: uuid.UUID, job_id: uuid.UUID) -> JobRow | None: ...
     async def list_jobs(
-        self, tenant_id: uuid.UUID, where: JobFilter, *, after: uuid.UUID | None, limit: int
+        self, tenant_id: uuid.UUID, where: JobFilter, *, after: tuple[datetime, uuid.UUID] | None, limit: int
     ) -> Sequence[JobRow]:
-        """Newest id first; `after` is the last id of the page before."""
+        """Newest first; `after` is (created_at, job_id) of the page before's last one."""
         ...
 
+    async def get_job_by_key(self, tenant_id: uuid.UUID, key: str) -> JobRow | None: ...
+
     async def edit_job(
-        self, fence: Fence, *, base_version: int, seen_next_run_at: datetime | None, job: NewJob, host_id: int
+        self,
+        fence: Fence,
+        *,
+        base_version: int,
+        seen_next_run_at: datetime | None,
+        job: NewJob,
+        host_id: int,
+        now: datetime | None = None,
+        revive: bool = False,
     ) -> JobRow:
         """A new version of the definition, only if version and next occurrence are still what
-        the editor saw. `Conflict` otherwise (with the version that holds now)."""
+        the editor saw. `Conflict` otherwise (with the version that holds now). Another schedule
+        passes over what the old one had due by `now`: that is recorded as SKIPPED. `revive`: the
+        job is CANCELLED or DONE, and is to run again."""
         ...
 
     async def set_job_state(
@@ -420,10 +433,13 @@ class Store(Protocol):
         due_at: datetime | None,
         actor: str,
         host_id: int,
+        now: datetime | None = None,
     ) -> JobRow:
         """Pause, resume, cancel. `Terminal` if there is no such job, `Conflict` if the state
-        does not allow it. Same state again is a no-op that returns the row. Cancelling a job
-        also cancels its waiting runs (DUE, RETRY_WAIT)."""
+        does not allow it, `AllowanceExceeded` if a strict job has no room where it would be due.
+        Same state again is a no-op that returns the row. Cancelling a job also cancels its
+        waiting runs (DUE, RETRY_WAIT). Occurrences that are passed over (while paused; on a
+        cancel those due by `now`) are recorded as SKIPPED."""
         ...
 
     async def trigger_job(

@@ -219,6 +219,7 @@ def new_job(
         due_at=due_at(next_run_at, offset_ms) if waits and next_run_at is not None else None,
         state=state,
         actor=actor,
+        created_at=now,
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Query
 from starlette.responses import Response
 
 from cells.api import documents, pagination, shapes
-from cells.api.problems import invalid, query_fault
 from cells.api.queries import DlqQuery
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.runs import RunPlace, key_at, place_of
@@ -59,17 +58,11 @@ async def list_dlq(call: Call, query: Annotated[DlqQuery, Query()]) -> Response:
 
 
 def _after(place: _Place) -> tuple[datetime, RunKey]:
-    try:
-        seconds, microseconds = divmod(place[0], 1_000_000)
-        failed_at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds)
-    except (ValueError, OverflowError, OSError):
-        raise invalid([query_fault("cursor", "is not a cursor of this API")]) from None
-    return failed_at, key_at(place[1])
+    return pagination.read_instant(place[0]), key_at(place[1])
 
 
 def _place(row: Mapping[str, Any]) -> _Place:
-    at: datetime = row["failed_at"]
-    return int(at.timestamp()) * 1_000_000 + at.microsecond, place_of(row["key"])
+    return pagination.instant_key(row["failed_at"]), place_of(row["key"])
 
 
 def _group(row: Mapping[str, Any]) -> documents.Document:

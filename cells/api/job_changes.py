@@ -57,6 +57,7 @@ async def edit_job(call: Call, job_id: JobId) -> Response:
                 seen_next_run_at=row.next_run_at,
                 job=edited,
                 host_id=call.services.host.host_id,
+                now=call.services.now(),
             )
         except (AllowanceExceeded, QuotaExceeded):
             raise
@@ -229,6 +230,7 @@ async def _set_state(call: Call, row: JobRow, state: JobState) -> JobRow:
             due_at=due_at,
             actor=call.caller.actor,
             host_id=services.host.host_id,
+            now=services.now(),
         )
     except (AllowanceExceeded, QuotaExceeded):
         raise

@@ -20,12 +20,14 @@ from cells.api.routing import Call, Routes, Rule, answer, page
 from cells.contract import Scope
 from cells.domain import ids
 from cells.domain.job import Misfire, ScheduleType
-from cells.ports import Created, JobFilter, NewJob
+from cells.ports import Created, JobFilter, JobRow, NewJob
 
 routes = Routes("Jobs")
 
 _CREATE = "POST /v1/jobs"
 _RECENT = 10
+#: The sort key in a cursor: when it was created (epoch microseconds), and its id.
+_Place = tuple[int, uuid.UUID]
 
 
 # --- create ------------------------------------------------------------------------------
@@ -133,9 +135,9 @@ async def _replayed(call: Call, job_id: uuid.UUID, created: Created, location: d
     answers={200: ("One page of jobs.", shapes.JobPage)},
 )
 async def list_jobs(call: Call, query: Annotated[JobQuery, Query()]) -> Response:
-    """List jobs by descending id, without their payloads."""
+    """List jobs, the newest first, without their payloads."""
     filters = query.model_dump(mode="json", exclude={"limit", "cursor"})
-    after = pagination.read_cursor(query.cursor, "jobs", filters, uuid.UUID)
+    after = pagination.read_cursor(query.cursor, "jobs", filters, _Place)
     rows = await call.services.store.list_jobs(
         call.tenant_id,
         JobFilter(
@@ -146,7 +148,7 @@ async def list_jobs(call: Call, query: Annotated[JobQuery, Query()]) -> Response
             due_from=query.due_from,
             due_until=query.due_until,
         ),
-        after=after,
+        after=(pagination.read_instant(after[0]), after[1]) if after is not None else None,
         limit=query.limit + 1,
     )
     return page(
@@ -155,10 +157,14 @@ async def list_jobs(call: Call, query: Annotated[JobQuery, Query()]) -> Response
         path="/v1/jobs",
         filters=filters,
         limit=query.limit,
-        cursor=pagination.make_cursor("jobs", filters, rows[query.limit - 1].job_id)
+        cursor=pagination.make_cursor("jobs", filters, _place(rows[query.limit - 1]))
         if len(rows) > query.limit
         else None,
     )
+
+
+def _place(row: JobRow) -> _Place:
+    return pagination.instant_key(row.created_at), row.job_id
 
 
 @routes.add(

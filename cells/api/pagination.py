@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,6 +23,8 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 CURSOR_LIMIT = 512
 _DIGEST = 6
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def _digest(kind: str, filters: Mapping[str, Any]) -> bytes:
@@ -48,6 +51,19 @@ def read_cursor(text: str | None, kind: str, filters: Mapping[str, Any], key: An
     if raw[:_DIGEST] != _digest(kind, filters):
         raise invalid([query_fault("cursor", "belongs to another list or to other filters")])
     return found
+
+
+def instant_key(at: datetime) -> int:
+    """An instant inside of a sort key: epoch microseconds."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def read_instant(micros: int) -> datetime:
+    """The instant in a sort key; a 422 if there is no such instant."""
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        raise invalid([query_fault("cursor", "is not a cursor of this API")]) from None
 
 
 def next_link(path: str, filters: Mapping[str, Any], limit: int, cursor: str | None) -> dict[str, str]:

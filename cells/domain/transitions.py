@@ -66,6 +66,7 @@ JOB_TRANSITIONS: tuple[Transition[JobState], ...] = (
     _job("resume", [J.PAUSED], J.ACTIVE, "from the next occurrence after now"),
     _job("resume_done", [J.PAUSED], J.DONE, "nothing is left to run"),
     _job("cancel", [J.ACTIVE, J.PAUSED], J.CANCELLED, "ended by somebody"),
+    _job("revive", [J.CANCELLED, J.DONE], J.ACTIVE, "declared again under its key"),
 )
 
 TRANSITIONS: tuple[Transition[RunState] | Transition[JobState], ...] = (*RUN_TRANSITIONS, *JOB_TRANSITIONS)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from cells.domain.job import JobState, Priority, ScheduleType
+from cells.domain.job import JobDefinition, JobState, Priority, ScheduleType
 from cells.ports import AllowanceExceeded, NewJob, TenantConfig
 from cells.store.arrays import from_datetime, instants, uuids
 from cells.store.database import Connection, fetch_all, fetch_one, run
@@ -26,14 +26,21 @@ _COUNTED_PER_SECOND = 20_000
 _LONGEST_TRUST_SECONDS = 30.0
 
 
+def needs_allowance(definition: JobDefinition, window_ms: int) -> bool:
+    """Whether a job of that kind has to keep its exact second."""
+    return (
+        definition.priority is Priority.CRITICAL
+        and window_ms == 0
+        and definition.schedule.type is not ScheduleType.NOW
+    )
+
+
 def is_strict(job: NewJob) -> bool:
     """Whether a job needs room in its tenant's strict allowance."""
     return (
-        job.definition.priority is Priority.CRITICAL
-        and job.window_ms == 0
-        and job.due_at is not None
+        job.due_at is not None
         and job.state is JobState.ACTIVE
-        and job.definition.schedule.type is not ScheduleType.NOW
+        and needs_allowance(job.definition, job.window_ms)
     )
 
 
@@ -43,16 +50,16 @@ def _second(at: datetime) -> datetime:
 
 async def check_strict(
     connection: Connection,
-    jobs: Sequence[tuple[uuid.UUID, NewJob, TenantConfig]],
+    timers: Sequence[tuple[uuid.UUID, datetime, TenantConfig]],
     *,
     but_not: uuid.UUID | None = None,
 ) -> dict[int, AllowanceExceeded]:
-    """Positions of strict jobs that have no room, each with the next second that has.
+    """Positions of strict timers that have no room, each with the next second that has.
 
     Holds the tenants' allowances until the transaction ends. `but_not` is a job that gives its
     own place up.
     """
-    wanted = [(tenant, _second(job.due_at)) for tenant, job, _ in jobs if job.due_at is not None]
+    wanted = [(tenant, _second(due_at)) for tenant, due_at, _ in timers]
     keys = list(dict.fromkeys(wanted))
     parameters = {
         "tenants": uuids([tenant for tenant, _ in keys]),
@@ -64,7 +71,7 @@ async def check_strict(
         {keys[i - 1]: n for i, n in await fetch_all(connection, "create_strict_counts", parameters)}
     )
     refused: dict[int, AllowanceExceeded] = {}
-    for i, ((tenant, second), (_, _, config)) in enumerate(zip(wanted, jobs, strict=True)):
+    for i, ((tenant, second), (_, _, config)) in enumerate(zip(wanted, timers, strict=True)):
         if used[tenant, second] < config.strict_jobs_per_second:
             used[tenant, second] += 1
         else:

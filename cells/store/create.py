@@ -124,7 +124,11 @@ class Creation(StoreBase):
         await self._judge_pending(connection, items, judged, outcomes, configs)
         strict = [i for i in judged if outcomes[i] is None and is_strict(items[i][1])]
         if strict:
-            asked = [(items[i][0].tenant_id, items[i][1], configs[items[i][0].tenant_id]) for i in strict]
+            asked = [
+                (items[i][0].tenant_id, due_at, configs[items[i][0].tenant_id])
+                for i in strict
+                if (due_at := items[i][1].due_at) is not None
+            ]
             for position, error in (await check_strict(connection, asked)).items():
                 outcomes[strict[position]] = error
         return twins
@@ -234,7 +238,8 @@ async def _insert(connection: Connection, chosen: Sequence[Item]) -> None:
     jobs = [job for _, job in chosen]
     tenants = uuids([fence.tenant_id for fence, _ in chosen])
     ids = uuids([job.job_id for job in jobs])
-    terms = [(fence.tenant_id, term, job.job_id) for fence, job in chosen for term in facets(job.definition)]
+    created = instants([from_datetime_or_none(job.created_at) for job in jobs])
+    terms = [(fence.tenant_id, term, job) for fence, job in chosen for term in facets(job.definition)]
     keyed = [(f.tenant_id, j) for f, j in chosen if j.idempotency_key is not None]
     if keyed:
         await run(
@@ -268,6 +273,7 @@ async def _insert(connection: Connection, chosen: Sequence[Item]) -> None:
             "names": texts([job.definition.name for job in jobs]),
             "job_keys": texts([job.definition.key for job in jobs]),
             "policies": texts([job.definition.region_policy for job in jobs]),
+            "created": created,
         },
     )
     await run(
@@ -280,6 +286,7 @@ async def _insert(connection: Connection, chosen: Sequence[Item]) -> None:
             "definitions": blobs([encode_definition(job.definition) for job in jobs]),
             "payloads": blobs([job.payload for job in jobs]),
             "actors": texts([job.actor for job in jobs]),
+            "created": created,
         },
     )
     await run(
@@ -288,6 +295,7 @@ async def _insert(connection: Connection, chosen: Sequence[Item]) -> None:
         {
             "tenants": uuids([tenant for tenant, _, _ in terms]),
             "facets": texts([term for _, term, _ in terms]),
-            "jobs": uuids([job for _, _, job in terms]),
+            "jobs": uuids([job.job_id for _, _, job in terms]),
+            "created": instants([from_datetime_or_none(job.created_at) for _, _, job in terms]),
         },
     )

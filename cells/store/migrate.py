@@ -1,12 +1,17 @@
 """Applies `migrations/*.sql` in order, each in a transaction of its own, once.
 
 Files that were applied are immutable: a changed checksum stops the process, because what the
-database holds would no longer be what the code says.
+database holds would no longer be what the code says. A file that begins with `-- outside a
+transaction` (an index built CONCURRENTLY) is applied statement by statement; it must bear being
+applied again from its beginning.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -15,6 +20,8 @@ from cells.ports import Terminal
 from cells.store.queries import QUERIES
 
 FOLDER = Path(__file__).parent / "migrations"
+_OUTSIDE = b"-- outside a transaction\n"
+_PAUSE_SECONDS = 0.05
 
 
 def migrations() -> list[tuple[str, str, bytes]]:
@@ -33,19 +40,36 @@ def migrate(url: str) -> list[str]:
     or the database is newer than this code.
     """
     done: list[str] = []
-    with psycopg.connect(url) as connection:
-        while True:
-            with connection.transaction():
-                connection.execute(QUERIES["migrations_lock"])
-                connection.execute(QUERIES["migrations_table"])
-                applied: dict[str, str] = dict(connection.execute(QUERIES["migrations_applied"]).fetchall())
-                pending = _pending(applied)
-                if not pending:
-                    return done
-                name, checksum, text = pending[0]
-                connection.execute(text)
-                connection.execute(QUERIES["migrations_record"], {"name": name, "checksum": checksum})
+    with psycopg.connect(url, autocommit=True) as connection, _alone(connection):
+        connection.execute(QUERIES["migrations_table"])
+        applied: dict[str, str] = dict(connection.execute(QUERIES["migrations_applied"]).fetchall())
+        for name, checksum, text in _pending(applied):
+            record = {"name": name, "checksum": checksum}
+            if text.startswith(_OUTSIDE):
+                for statement in text.split(b";\n"):
+                    connection.execute(statement)
+                connection.execute(QUERIES["migrations_record"], record)
+            else:
+                with connection.transaction():
+                    connection.execute(text)
+                    connection.execute(QUERIES["migrations_record"], record)
             done.append(name)
+    return done
+
+
+@contextmanager
+def _alone(connection: psycopg.Connection[tuple[object, ...]]) -> Iterator[None]:
+    """One migrator at a time. The lock is asked for, not waited for: a concurrent index build waits
+    for every statement that is older, and one that waits for the builder would be one of them."""
+    while True:
+        row = connection.execute(QUERIES["migrations_lock"]).fetchone()
+        if row is not None and row[0]:
+            break
+        time.sleep(_PAUSE_SECONDS)
+    try:
+        yield
+    finally:
+        connection.execute(QUERIES["migrations_unlock"])
 
 
 def is_migrated(applied: dict[str, str]) -> bool:

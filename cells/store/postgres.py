@@ -11,6 +11,7 @@ from cells.store.create import Creation
 from cells.store.database import Database, fetch_one, run
 from cells.store.due import DueWork
 from cells.store.hosts import Hosts
+from cells.store.job_changes import JobChanges
 from cells.store.jobs import Jobs
 from cells.store.meters import Meters
 from cells.store.runs import Runs
@@ -18,11 +19,26 @@ from cells.store.stats import Stats
 from cells.store.status import Status
 from cells.store.targets import Targets
 from cells.store.tenants import Tenants
+from cells.store.triggers import Triggers
 from cells.store.upkeep import Upkeep
 
 
 class PostgresStore(
-    Tenants, Hosts, Creation, Jobs, DueWork, Claims, Completions, Runs, Targets, Stats, Meters, Status, Upkeep
+    Tenants,
+    Hosts,
+    Creation,
+    Jobs,
+    JobChanges,
+    Triggers,
+    DueWork,
+    Claims,
+    Completions,
+    Runs,
+    Targets,
+    Stats,
+    Meters,
+    Status,
+    Upkeep,
 ):
     """One cell's truth. `open` before use, on a migrated database."""
 

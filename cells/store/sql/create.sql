@@ -45,25 +45,30 @@ WHERE EXISTS (SELECT FROM jobs j WHERE j.tenant_id = w.tenant_id AND j.job_key =
 -- name: create_jobs
 -- New jobs (tenant_id, job), in the order of their keys.
 INSERT INTO jobs (tenant_id, job_id, shard, state, priority, window_ms, offset_ms, next_run_at, due_at, triggers,
-                  target_id, name, job_key, region_policy)
+                  target_id, name, job_key, region_policy, created_at, updated_at)
 SELECT tenant_id, job_id, shard, state, priority, window_ms, offset_ms, next_run_at, due_at, triggers, target_id,
-       name, job_key, region_policy
+       name, job_key, region_policy, coalesce(created_at, now()), coalesce(created_at, now())
 FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(shards)s::smallint[], %(states)s::text[], %(priorities)s::smallint[],
             %(windows)s::int[], %(offsets)s::int[], %(nexts)s::timestamptz[], %(dues)s::timestamptz[],
-            %(triggers)s::int[], %(targets)s::text[], %(names)s::text[], %(job_keys)s::text[], %(policies)s::text[])
+            %(triggers)s::int[], %(targets)s::text[], %(names)s::text[], %(job_keys)s::text[], %(policies)s::text[],
+            %(created)s::timestamptz[])
      AS n (tenant_id, job_id, shard, state, priority, window_ms, offset_ms, next_run_at, due_at, triggers, target_id,
-           name, job_key, region_policy);
+           name, job_key, region_policy, created_at);
 
 -- name: create_versions
 -- Immutable definitions (tenant_id, job, version).
-INSERT INTO job_versions (tenant_id, job_id, version, definition, payload, created_by)
-SELECT * FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(versions)s::int[], %(definitions)s::bytea[],
-                     %(payloads)s::bytea[], %(actors)s::text[]);
+INSERT INTO job_versions (tenant_id, job_id, version, definition, payload, created_by, created_at)
+SELECT tenant_id, job_id, version, definition, payload, actor, coalesce(created_at, now())
+FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(versions)s::int[], %(definitions)s::bytea[],
+            %(payloads)s::bytea[], %(actors)s::text[], %(created)s::timestamptz[])
+     AS n (tenant_id, job_id, version, definition, payload, actor, created_at);
 
 -- name: create_facets
--- Search terms of jobs (tenant_id, facet, job).
-INSERT INTO job_facets (tenant_id, facet, job_id)
-SELECT * FROM unnest(%(tenants)s::uuid[], %(facets)s::text[], %(jobs)s::uuid[])
+-- Search terms of jobs (tenant_id, facet, job), in the order of their jobs' creation.
+INSERT INTO job_facets (tenant_id, facet, job_id, created_at)
+SELECT tenant_id, facet, job_id, coalesce(created_at, now())
+FROM unnest(%(tenants)s::uuid[], %(facets)s::text[], %(jobs)s::uuid[], %(created)s::timestamptz[])
+     AS n (tenant_id, facet, job_id, created_at)
 ON CONFLICT DO NOTHING;
 
 -- name: create_keys

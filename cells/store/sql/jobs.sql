@@ -3,23 +3,30 @@
 SELECT job_id, shard, state, version, window_ms, offset_ms, next_run_at, due_at, definition, payload, created_at, updated_at
 FROM job_rows WHERE tenant_id = %(tenant)s AND job_id = %(job)s;
 
--- name: job_list
--- A page of a tenant's jobs, newest id first.
+-- name: job_get_by_key
+-- The same by the key its client gave it (tenant_id, job_key).
 SELECT job_id, shard, state, version, window_ms, offset_ms, next_run_at, due_at, definition, payload, created_at, updated_at
-FROM job_rows
-WHERE tenant_id = %(tenant)s
-  AND job_id < coalesce(%(after)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+FROM job_rows WHERE tenant_id = %(tenant)s AND job_key = %(key)s;
+
+-- name: job_list
+-- A page of a tenant's jobs, newest first: along the index of first versions.
+SELECT j.job_id, shard, state, j.version, window_ms, offset_ms, next_run_at, due_at, j.definition, j.payload, j.created_at, updated_at
+FROM job_versions f JOIN job_rows j ON j.tenant_id = f.tenant_id AND j.job_id = f.job_id
+WHERE f.tenant_id = %(tenant)s AND f.version = 1
+  AND (f.created_at, f.job_id) < (coalesce(%(after_at)s::timestamptz, 'infinity'),
+                                  coalesce(%(after_job)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
   AND (%(state)s::text IS NULL OR state = %(state)s)
   AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
   AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
-ORDER BY job_id DESC LIMIT %(limit)s;
+ORDER BY f.created_at DESC, f.job_id DESC LIMIT %(limit)s;
 
 -- name: job_list_by_facet
 -- The same among the jobs that have a term (tag or target), and perhaps a second one.
-SELECT j.job_id, shard, state, version, window_ms, offset_ms, next_run_at, due_at, definition, payload, created_at, updated_at
+SELECT j.job_id, shard, state, j.version, window_ms, offset_ms, next_run_at, due_at, j.definition, j.payload, j.created_at, updated_at
 FROM job_facets f JOIN job_rows j ON j.tenant_id = f.tenant_id AND j.job_id = f.job_id
 WHERE f.tenant_id = %(tenant)s AND f.facet = %(facet)s
-  AND f.job_id < coalesce(%(after)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+  AND (f.created_at, f.job_id) < (coalesce(%(after_at)s::timestamptz, 'infinity'),
+                                  coalesce(%(after_job)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
   AND (%(other)s::text IS NULL OR EXISTS (
        SELECT FROM job_facets o WHERE o.tenant_id = f.tenant_id AND o.job_id = f.job_id AND o.facet = %(other)s))
   AND (%(name_from)s::text IS NULL OR EXISTS (
@@ -28,33 +35,34 @@ WHERE f.tenant_id = %(tenant)s AND f.facet = %(facet)s
   AND (%(state)s::text IS NULL OR state = %(state)s)
   AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
   AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
-ORDER BY f.job_id DESC LIMIT %(limit)s;
+ORDER BY f.created_at DESC, f.job_id DESC LIMIT %(limit)s;
 
 -- name: job_list_by_name
 -- The same among the jobs whose name begins with a text; found by name, then put in order.
-SELECT j.job_id, shard, state, version, window_ms, offset_ms, next_run_at, due_at, definition, payload, created_at, updated_at
-FROM (SELECT job_id FROM job_facets
-      WHERE tenant_id = %(tenant)s AND facet >= %(name_from)s AND facet < %(name_until)s
-        AND job_id < coalesce(%(after)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')) AS f
-JOIN job_rows j ON j.tenant_id = %(tenant)s AND j.job_id = f.job_id
-WHERE (%(state)s::text IS NULL OR state = %(state)s)
+SELECT j.job_id, shard, state, j.version, window_ms, offset_ms, next_run_at, due_at, j.definition, j.payload, j.created_at, updated_at
+FROM job_facets f JOIN job_rows j ON j.tenant_id = f.tenant_id AND j.job_id = f.job_id
+WHERE f.tenant_id = %(tenant)s AND f.facet >= %(name_from)s AND f.facet < %(name_until)s
+  AND (f.created_at, f.job_id) < (coalesce(%(after_at)s::timestamptz, 'infinity'),
+                                  coalesce(%(after_job)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+  AND (%(state)s::text IS NULL OR state = %(state)s)
   AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
   AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
-ORDER BY f.job_id DESC LIMIT %(limit)s;
+ORDER BY f.created_at DESC, f.job_id DESC LIMIT %(limit)s;
 
 -- name: job_list_by_due
 -- The same among the jobs that are due in a range.
-SELECT job_id, shard, state, version, window_ms, offset_ms, next_run_at, due_at, definition, payload, created_at, updated_at
-FROM job_rows
-WHERE tenant_id = %(tenant)s
+SELECT j.job_id, shard, state, j.version, window_ms, offset_ms, next_run_at, due_at, j.definition, j.payload, j.created_at, updated_at
+FROM job_rows j
+WHERE j.tenant_id = %(tenant)s
   AND due_at >= coalesce(%(due_from)s::timestamptz, '-infinity') AND due_at < coalesce(%(due_until)s::timestamptz, 'infinity')
   AND (%(state)s::text IS NULL OR state = %(state)s)
-  AND job_id < coalesce(%(after)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-ORDER BY job_id DESC LIMIT %(limit)s;
+  AND (j.created_at, j.job_id) < (coalesce(%(after_at)s::timestamptz, 'infinity'),
+                                  coalesce(%(after_job)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+ORDER BY j.created_at DESC, j.job_id DESC LIMIT %(limit)s;
 
 -- name: job_lock
 -- A job's state for whoever is about to change it (tenant_id, job).
-SELECT state, version, next_run_at, triggers, region_policy, priority, shard, target_id
+SELECT state, version, next_run_at, region_policy, created_at
 FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(job)s FOR NO KEY UPDATE;
 
 -- name: job_edit
@@ -87,6 +95,18 @@ WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND state = 'PAUSED';
 -- ACTIVE or PAUSED to CANCELLED (tenant_id, job).
 UPDATE jobs SET state = 'CANCELLED', next_run_at = NULL, due_at = NULL, updated_at = now()
 WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND state IN ('ACTIVE', 'PAUSED');
+
+-- name: job_passed_over
+-- One row for the occurrences of a job, locked in this transaction (tenant_id, job), that will not
+-- run: those from the one it waits for on. None where that one has a run already.
+INSERT INTO runs (tenant_id, parent_id, scheduled_for, ordinal, state, shard, priority, version, epoch, due_at, claimed_at,
+                  finished_at, target_id, reason, skipped)
+SELECT tenant_id, job_id, next_run_at, %(ordinal)s, 'SKIPPED', shard, priority, version, %(epoch)s,
+       next_run_at + offset_ms * interval '1 millisecond', clock_timestamp(), clock_timestamp(), target_id, %(reason)s,
+       %(count)s
+FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND next_run_at = %(at)s
+ON CONFLICT DO NOTHING
+RETURNING scheduled_for;
 
 -- name: job_cancel_waiting
 -- Waiting runs of a cancelled job (tenant_id, job) are cancelled with it.

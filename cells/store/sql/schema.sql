@@ -1,6 +1,10 @@
 -- name: migrations_lock
--- One migrator at a time, until its transaction ends.
-SELECT pg_advisory_xact_lock(hashtext('clockhouse.migrate'));
+-- One migrator at a time: whether it is this session, until it unlocks or ends.
+SELECT pg_try_advisory_lock(hashtext('clockhouse.migrate'));
+
+-- name: migrations_unlock
+-- The next migrator may go on.
+SELECT pg_advisory_unlock(hashtext('clockhouse.migrate'));
 
 -- name: migrations_table
 -- What has been applied, with the checksum of the file as it was.

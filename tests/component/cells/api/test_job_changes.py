@@ -223,7 +223,9 @@ async def test_pause_and_resume(running: Cell) -> None:
     assert datetime.fromisoformat(resumed["next_run_at"]) == expected
     assert await running.timers(job["job_id"]) == {2: ms(resumed["due_at"])}
     assert await api.ok("POST", path + ":resume") == resumed
-    assert (await api.get(path))["recent_runs"] == []
+    (missed,) = (await api.get(path))["recent_runs"]
+    assert (missed["scheduled_for"], missed["state"]) == (job["next_run_at"], "SKIPPED")
+    assert (await api.get(f"/v1/runs/{missed['run_id']}"))["reason"] == "paused"
 
 
 async def test_a_one_off_that_went_by_while_paused_runs_late(running: Cell) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from cells.domain import ids
 from cells.domain.job import JobState, Priority, Schedule, ScheduleType
 from cells.ports import (
     AllowanceExceeded,
@@ -225,5 +227,35 @@ async def test_jobs_are_found_by_what_they_say(world: World) -> None:
     assert await found(due_until=seconds_ago(-3600), target_id="tgt_reports") == [1, 0]
     await world.set_state(jobs[1], JobState.PAUSED)
     assert await found(state=JobState.PAUSED) == [1]
-    rows = await world.store.list_jobs(world.a.tenant_id, JobFilter(), after=jobs[2].job_id, limit=1)
+    newest = await world.job(jobs[2])
+    after = (newest.created_at, newest.job_id)
+    rows = await world.store.list_jobs(world.a.tenant_id, JobFilter(), after=after, limit=1)
     assert [row.job_id for row in rows] == [jobs[1].job_id]
+
+
+async def test_lists_are_in_the_order_of_creation_whatever_the_ids(world: World) -> None:
+    begin = seconds_ago(500)
+    jobs = [
+        replace(
+            new_job(seconds_ago(-60), definition(name=f"n{i}", tags=("t",))),
+            job_id=ids.derived_id(tenant_id=world.a.tenant_id, key=str(i)),
+            created_at=begin + timedelta(seconds=i // 2),
+        )
+        for i in range(12)
+    ]
+    await world.create(*jobs)
+    await world.store.edit_job(
+        world.a,
+        base_version=1,
+        seen_next_run_at=jobs[3].next_run_at,
+        job=replace(jobs[3], definition=definition(name="n3", tags=("t",), priority=Priority.LOW)),
+        host_id=world.host_id,
+    )
+    expected = sorted(jobs, key=lambda job: (job.created_at, job.job_id), reverse=True)  # type: ignore[arg-type, return-value]
+    for where in (JobFilter(), JobFilter(tag="t"), JobFilter(name_prefix="n"), JobFilter(due_from=begin)):
+        seen: list[uuid.UUID] = []
+        after = None
+        while rows := await world.store.list_jobs(world.a.tenant_id, where, after=after, limit=5):
+            seen += [row.job_id for row in rows]
+            after = (rows[-1].created_at, rows[-1].job_id)
+        assert seen == [job.job_id for job in expected]

@@ -57,6 +57,7 @@ JOB_MOVES = {
     "resume": {"PAUSED"},
     "resume_done": {"PAUSED"},
     "cancel": {"ACTIVE", "PAUSED"},
+    "revive": {"CANCELLED", "DONE"},
 }
 
 
@@ -83,12 +84,12 @@ def test_an_unknown_event_is_a_mistake() -> None:
         allowed("succeed", JobState.ACTIVE)
 
 
-def test_terminal_states_are_left_only_by_a_redrive() -> None:
+def test_ends_are_left_only_by_a_redrive_or_a_revival() -> None:
     for t in RUN_TRANSITIONS:
         if t.name != "redrive":
             assert not t.sources & TERMINAL, t.name
     for state in (JobState.CANCELLED, JobState.DONE):
-        assert all(state not in t.sources for t in JOB_TRANSITIONS)
+        assert [t.name for t in JOB_TRANSITIONS if state in t.sources] == ["revive"]
 
 
 def test_every_state_is_reached_and_explained() -> None:
