@@ -6,7 +6,8 @@ A cell that is away is an answer like any other: `CellAway` carries a sentence f
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Self
@@ -21,6 +22,8 @@ from controlplane.topology.cell_keys import open_cell_key
 from controlplane.topology.models import Placement, Site
 
 _TIMEOUT = httpx.Timeout(5.0, connect=1.0)
+#: How many documents of one page are fetched at once.
+_AT_ONCE = 8
 
 
 class CellAway(Exception):
@@ -113,12 +116,34 @@ class CellClient:
         """The document at a path; parameters that are None or empty are left out."""
         return self._send("GET", target, query=query).document
 
+    def get_many(self, targets: Iterable[str]) -> dict[str, Any]:
+        """Several documents, some at a time, by path (with query). What is not there is left out."""
+        wanted = list(dict.fromkeys(targets))
+        if not wanted:
+            return {}
+        with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(wanted))) as pool:
+            found = zip(wanted, pool.map(self._get_or_none, wanted), strict=True)
+            return {target: document for target, document in found if document is not None}
+
+    def _get_or_none(self, target: str) -> Any:
+        try:
+            return self.get(target)
+        except Refused as refused:
+            if refused.status == 404:
+                return None
+            raise
+
     def post(
         self, target: str, body: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
     ) -> Answer:
         """Create or act. With an idempotency key it is safe to send it twice."""
         extra = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return self._send("POST", target, body=body, extra=extra)
+
+    def patch(self, target: str, body: Mapping[str, Any], *, version: int | None = None) -> Answer:
+        """Change fields (RFC 7396); with a version only if it is still that one (else `Refused` 412)."""
+        extra = {"If-Match": f'"{version}"'} if version is not None else {}
+        return self._send("PATCH", target, body=body, extra=extra)
 
     def delete(self, target: str) -> Answer:
         """Remove (for jobs: cancel)."""

@@ -11,8 +11,10 @@ from django.shortcuts import redirect
 
 from cells.contract import Scope
 from controlplane.console.axis import Due, build, scale_for
-from controlplane.console.cells_client import CellAway, Refused
+from controlplane.console.cells_client import CellAway, Refused, path
+from controlplane.console.job_changes import fields_of
 from controlplane.console.job_form import SCHEDULE_FIELDS, JobForm, new_form, read_form
+from controlplane.console.lists import label
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.wording import parse
 
@@ -26,7 +28,7 @@ _NOW_AT = 0.06
 def job_new(visit: Visit) -> HttpResponse:
     """GET shows the form, POST creates the job or shows all that is wrong with it."""
     if visit.request.method == "GET":
-        return _page(visit, new_form(visit.request.GET.dict(), str(visit.zone)))
+        return form_page(visit, new_form(_prefilled(visit), str(visit.zone)))
     form = read_form(visit.request.POST.dict())
     body = form.body()
     try:
@@ -45,7 +47,21 @@ def job_new(visit: Visit) -> HttpResponse:
                 form.general.append(f"There is room at {refused.document['nearest_available']}.")
     except CellAway as away:
         form.general.append(f"{away} Nothing was created; what you typed is still here.")
-    return _page(visit, form, status=422)
+    return form_page(visit, form, status=422)
+
+
+def _prefilled(visit: Visit) -> dict[str, str]:
+    """What the URL fills in: fields, or those of a job to duplicate."""
+    given: dict[str, str] = visit.request.GET.dict()
+    original = given.get("from", "")
+    if not original:
+        return given
+    job = visit.cell.get(path("jobs", original))
+    if job.get("payload_hidden"):
+        messages.info(visit.request, "The payload is not copied: your role may not see it.")
+    fields = fields_of(job)
+    fields.pop("key", None)  # a key belongs to one job
+    return {**fields, "name": f"{label(job)} (copy)"[:200], **given}
 
 
 @tenant_page(Scope.JOBS_WRITE, "POST")
@@ -76,7 +92,8 @@ def preview(visit: Visit, form: JobForm) -> dict[str, Any]:
     }
 
 
-def _page(visit: Visit, form: JobForm, status: int = 200) -> HttpResponse:
+def form_page(visit: Visit, form: JobForm, status: int = 200, **more: Any) -> HttpResponse:
+    """The page with a job's form, new or edited."""
     context: dict[str, Any] = {
         "section": "jobs",
         "form": form,
@@ -94,4 +111,7 @@ def _page(visit: Visit, form: JobForm, status: int = 200) -> HttpResponse:
         if status == 200:
             raise
         context["away"] = str(away)
-    return visit.page("console/jobs/new.html", status=status, **context)
+    if all(target["target_id"] != form.values.get("target_id") for target in context.get("targets", ())):
+        # A job may name a target that was disabled since, or one beyond the first two hundred.
+        context["other_target"] = form.values.get("target_id")
+    return visit.page("console/jobs/form.html", status=status, **context, **more)

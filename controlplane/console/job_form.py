@@ -1,5 +1,5 @@
-"""The form of a new job: from its fields to the API's body, and from the API's faults back to
-its fields. Pure."""
+"""The form of a job: from its fields to the API's body, and from the API's faults back to its
+fields. What an edit changes is in `job_changes.py`. Pure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ _PLACES: dict[str, str] = {
     "/misfire_policy": "misfire_policy",
 }
 SCHEDULE_FIELDS = ("cron", "time_zone", "every", "run_at", "start_at", "end_at", "dst_gap", "dst_overlap")
-_LOCAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
+#: What a browser's field for local times sends; it leaves out seconds that are none.
+_LOCAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?")
 
 
 @dataclass
@@ -103,15 +104,14 @@ class JobForm:
         if kind == "RATE":
             made["every_seconds"] = _seconds(value("every", ""), value("every_unit", "1"))
         if kind == "ONCE":
-            at = value("run_at", "")
-            made["run_at"] = f"{at}:00" if _LOCAL.fullmatch(at) else at
+            made["run_at"] = _instant(value("run_at", ""))
         if kind in ("CRON", "ONCE"):
             made["time_zone"] = value("time_zone") or "UTC"
             made["dst"] = {"gap": value("dst_gap", "SHIFT"), "overlap": value("dst_overlap", "FIRST")}
         if kind in ("CRON", "RATE"):
             for name in ("start_at", "end_at"):
                 if at := value(name, ""):
-                    made[name] = f"{at}:00Z" if _LOCAL.fullmatch(at) else at
+                    made[name] = _instant(at, "Z")
         return made
 
     def body(self) -> dict[str, Any]:
@@ -192,6 +192,12 @@ def place_of(pointer: str) -> str | None:
             return _PLACES[pointer]
         pointer = pointer.rpartition("/")[0]
     return None
+
+
+def _instant(text: str, offset: str = "") -> str:
+    """With seconds and offset, if it is a local time; else as it was typed: the API says what is wrong."""
+    found = _LOCAL.fullmatch(text)
+    return text if found is None else f"{text}{'' if found[1] else ':00'}{offset}"
 
 
 def _number(text: str) -> int | float | str:

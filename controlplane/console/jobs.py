@@ -15,12 +15,13 @@ from django.shortcuts import redirect
 from cells.contract import Scope
 from controlplane.console.axis import SCALES, Due, build, scale_for
 from controlplane.console.cells_client import CellAway, Refused, path
-from controlplane.console.lists import PAGE, asked, due_of_jobs, label, next_page, run_bars
+from controlplane.console.lists import PAGE, asked, due_of_jobs, label, last_runs, next_page, run_bars
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.wording import counted, parse
 
 _RUNS = 50
 _COMING = 50
+EDITABLE = ("SCHEDULED", "PAUSED")
 _STATES = ("SCHEDULED", "PAUSED", "COMPLETED", "CANCELLED")
 
 
@@ -42,21 +43,13 @@ def job_list(visit: Visit) -> HttpResponse:
             raise
         context["faults"] = [f"{fault.place} {fault.detail}" for fault in refused.faults] or [refused.detail]
         return visit.page("console/jobs/list.html", status=422, **context)
-    outcomes = _last_outcomes(visit)
+    outcomes = last_runs(visit, found["items"])
     context["jobs"] = [
         {**job, "label": label(job), "last": outcomes.get(job["job_id"])} for job in found["items"]
     ]
     context["next"] = next_page(visit, filters, found["next_cursor"])
     context["paged"] = bool(visit.request.GET.get("cursor"))
     return visit.page("console/jobs/list.html", **context)
-
-
-def _last_outcomes(visit: Visit) -> dict[str, Mapping[str, Any]]:
-    """The newest run of each job among the latest runs; older ones are on the job's own page."""
-    latest: dict[str, Mapping[str, Any]] = {}
-    for run in visit.cell.get("/v1/runs", limit=200)["items"]:
-        latest.setdefault(run["job_id"], run)
-    return latest
 
 
 @tenant_page(Scope.JOBS_READ)
@@ -93,6 +86,7 @@ def _job(visit: Visit, job_id: str) -> dict[str, Any]:
         "more_runs": bool(runs["next_cursor"]),
         "coming": coming[:8],
         "axis": axis,
+        "editable": visit.may_write and job["status"] in EDITABLE,
         "actions": [action for action in ACTIONS.values() if action.offered(visit, job)],
     }
 

@@ -7,10 +7,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from controlplane.console.axis import Bar, Due
+from controlplane.console.cells_client import path
 from controlplane.console.visit import Visit
 from controlplane.console.wording import STATES, main_delay, parse, schedule
 
 PAGE = 50
+#: The longest page a cell gives.
+LONGEST = 200
 
 
 def asked(visit: Visit, *names: str) -> dict[str, str]:
@@ -76,3 +79,34 @@ def by_time(jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [
         job for _, job in sorted(((at, job) for at, job in timed if at is not None), key=lambda each: each[0])
     ]
+
+
+def labels_of(visit: Visit, job_ids: Iterable[str]) -> dict[str, str]:
+    """What jobs are called, by id."""
+    wanted = {path("jobs", job_id): job_id for job_id in job_ids}
+    return {wanted[target]: label(job) for target, job in visit.cell.get_many(wanted).items()}
+
+
+def last_runs(visit: Visit, jobs: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The newest run of each job. Most are among the tenant's latest runs; the others are asked for."""
+    wanted = [str(job["job_id"]) for job in jobs]
+    if not wanted:
+        return {}
+    latest: dict[str, Mapping[str, Any]] = {}
+    for run in visit.cell.get("/v1/runs", limit=LONGEST)["items"]:
+        latest.setdefault(run["job_id"], run)
+    missing = {f"/v1/runs?job_id={job_id}&limit=1": job_id for job_id in wanted if job_id not in latest}
+    for target, found in visit.cell.get_many(missing).items():
+        for run in found["items"]:
+            latest[missing[target]] = run
+    return latest
+
+
+def at_most_shown(found: Mapping[str, Any]) -> str:
+    """How many a page holds; `200+` where there are more than it could."""
+    return f"{len(found['items'])}{'+' if found['next_cursor'] else ''}"
+
+
+def sentences(faults: Iterable[Any], otherwise: str) -> list[str]:
+    """Faults of a list's filters, in words."""
+    return [f"{fault.place} {fault.detail}".strip() for fault in faults] or [otherwise]

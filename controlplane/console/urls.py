@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from controlplane.console import creating, entry, jobs, overview, runs, targets, usage
+from controlplane.console import creating, editing, entry, jobs, overview, runs, targets, usage
 
 app_name = "console"
 
@@ -17,6 +17,7 @@ urlpatterns = [
     path(_T + "jobs/preview", creating.job_preview, name="job-preview"),
     path(_T + "jobs/<str:job_id>/", jobs.job_detail, name="job"),
     path(_T + "jobs/<str:job_id>/live", jobs.job_live, name="job-live"),
+    path(_T + "jobs/<str:job_id>/edit", editing.job_edit, name="job-edit"),
     path(_T + "jobs/<str:job_id>/<slug:verb>", jobs.job_action, name="job-action"),
     path(_T + "runs/", runs.run_list, name="runs"),
     path(_T + "runs/<str:run_id>/", runs.run_detail, name="run"),
