@@ -1,0 +1,43 @@
+"""Clockhouse from Python: a client, a worker, and what targets need. Imports nothing of the server.
+
+from controlplane.client import Clockhouse, HttpTarget, NewJob, Schedule
+"""
+
+from controlplane.client.aio import AsyncClockhouse
+from controlplane.client.errors import (
+    ApiError,
+    BadRequest,
+    ClockhouseError,
+    ConfigurationError,
+    Conflict,
+    EpochSuperseded,
+    Fault,
+    Forbidden,
+    Invalid,
+    NotFound,
+    PayloadTooLarge,
+    PreconditionFailed,
+    QuotaExceeded,
+    RunUnderWay,
+    ServerError,
+    StrictAllowanceExceeded,
+    TimedOut,
+    TransportError,
+    Unauthenticated,
+    Unavailable,
+    UnexpectedAnswer,
+)
+from controlplane.client.retrying import NEVER, Retries
+from controlplane.client.specs import Dst, HttpTarget, NewJob, Retry, Schedule
+from controlplane.client.sync import Clockhouse
+from controlplane.client.verification import Delivery, Ledger, NotVerified, Verdict, verify
+from controlplane.client.worker import Failed, Task, Worker
+
+__all__ = [
+    "NEVER", "ApiError", "AsyncClockhouse", "BadRequest", "Clockhouse", "ClockhouseError",
+    "ConfigurationError", "Conflict", "Delivery", "Dst", "EpochSuperseded", "Failed", "Fault",
+    "Forbidden", "HttpTarget", "Invalid", "Ledger", "NewJob", "NotFound", "NotVerified",
+    "PayloadTooLarge", "PreconditionFailed", "QuotaExceeded", "Retries", "Retry", "RunUnderWay",
+    "Schedule", "ServerError", "StrictAllowanceExceeded", "Task", "TimedOut", "TransportError",
+    "Unauthenticated", "Unavailable", "UnexpectedAnswer", "Verdict", "Worker", "verify",
+]  # fmt: skip

@@ -1,0 +1,5 @@
+"""`python -m controlplane.client` is `clockhouse`."""
+
+from controlplane.client.cli import main
+
+main()

@@ -1,0 +1,189 @@
+"""The client for coroutines: the same as `sync.py`, awaited.
+
+async with AsyncClockhouse() as clockhouse:
+    async for job in clockhouse.jobs.list(tag="nightly"):
+        ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from controlplane.client import calls, management, run_calls
+from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
+from controlplane.client.documents import Run
+from controlplane.client.profiles import find_settings
+from controlplane.client.retrying import Retries
+from controlplane.client.transport import AsyncTransport
+from controlplane.client.waiting import check_deadline, pauses
+
+
+class AsyncJobs(AsyncResource):
+    """`client.jobs`"""
+
+    create = AsyncSends(calls.create_job)
+    batch = AsyncSends(calls.create_jobs)
+    put_by_key = AsyncSends(calls.put_job_by_key)
+    get = AsyncSends(calls.get_job)
+    list = AsyncPages(calls.list_jobs)
+    page = AsyncSends(calls.list_jobs)
+    edit = AsyncSends(calls.edit_job)
+    cancel = AsyncSends(calls.cancel_job)
+    pause = AsyncSends(calls.pause_job)
+    resume = AsyncSends(calls.resume_job)
+    trigger = AsyncSends(calls.trigger_job)
+    occurrences = AsyncSends(calls.job_occurrences)
+
+
+class AsyncSchedules(AsyncResource):
+    """`client.schedules`"""
+
+    preview = AsyncSends(calls.preview_schedule)
+
+
+class AsyncRuns(AsyncResource):
+    """`client.runs`"""
+
+    list = AsyncPages(run_calls.list_runs)
+    page = AsyncSends(run_calls.list_runs)
+    get = AsyncSends(run_calls.get_run)
+    cancel = AsyncSends(run_calls.cancel_run)
+
+    async def wait(self, run_id: str, *, timeout: float = 300.0) -> Run:
+        """The run once it is finished, however it ended. Raises `TimedOut` after `timeout` seconds;
+        the run goes on."""
+        deadline = time.monotonic() + timeout
+        for pause in pauses():
+            run = await self.get(run_id)
+            if run.finished:
+                return run
+            await asyncio.sleep(check_deadline(run, pause, deadline - time.monotonic(), timeout))
+        raise AssertionError("pauses never end")
+
+
+class AsyncTargets(AsyncResource):
+    """`client.targets`"""
+
+    register = AsyncSends(management.register_target)
+    get = AsyncSends(management.get_target)
+    list = AsyncPages(management.list_targets)
+    page = AsyncSends(management.list_targets)
+    edit = AsyncSends(management.edit_target)
+    delete = AsyncSends(management.delete_target)
+    approve = AsyncSends(management.approve_target)
+    rotate_secret = AsyncSends(management.rotate_target_secret)
+
+
+class AsyncDeadLetters(AsyncResource):
+    """`client.dlq`"""
+
+    list = AsyncPages(run_calls.list_dead_letters)
+    page = AsyncSends(run_calls.list_dead_letters)
+
+
+class AsyncStats(AsyncResource):
+    """`client.stats`"""
+
+    read = AsyncSends(run_calls.read_stats)
+
+
+class AsyncEvents(AsyncResource):
+    """`client.events`"""
+
+    list = AsyncPages(run_calls.list_events)
+    page = AsyncSends(run_calls.list_events)
+
+
+class AsyncTenant(AsyncResource):
+    """`client.tenant`"""
+
+    get = AsyncSends(management.get_tenant)
+    edit = AsyncSends(management.edit_tenant)
+
+
+class AsyncMembers(AsyncResource):
+    """`client.members`"""
+
+    list = AsyncPages(management.list_members)
+    get = AsyncSends(management.get_member)
+    add = AsyncSends(management.add_member)
+    edit = AsyncSends(management.edit_member)
+    remove = AsyncSends(management.remove_member)
+
+
+class AsyncApiKeys(AsyncResource):
+    """`client.api_keys`"""
+
+    list = AsyncPages(management.list_api_keys)
+    get = AsyncSends(management.get_api_key)
+    create = AsyncSends(management.create_api_key)
+    rotate = AsyncSends(management.rotate_api_key)
+    revoke = AsyncSends(management.revoke_api_key)
+
+
+class AsyncUsage(AsyncResource):
+    """`client.usage`"""
+
+    read = AsyncSends(management.read_usage)
+
+
+class AsyncCostReports(AsyncResource):
+    """`client.cost_reports`"""
+
+    daily = AsyncSends(management.daily_cost)
+
+
+class AsyncClockhouse:
+    """The API. For one event loop; `async with` closes its connections.
+
+    Address and key: see `profiles.py`. `timeout` in seconds is for each try; `retries` says how
+    often, and only what cannot do harm is repeated. `http` replaces the HTTP client (the caller
+    closes it): proxies, certificates, a transport of one's own.
+    """
+
+    def __init__(
+        self,
+        api_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        tenant_id: str | None = None,
+        profile: str | None = None,
+        timeout: float = 30.0,
+        retries: Retries | None = None,
+        http: httpx.AsyncClient | None = None,
+        product: str = "client",
+    ) -> None:
+        self.settings = find_settings(api_url=api_url, api_key=api_key, tenant_id=tenant_id, profile=profile)
+        transport = AsyncTransport(
+            self.settings, timeout=timeout, retries=retries or Retries(), product=product, http=http
+        )
+        self._transport = transport
+        self.jobs = AsyncJobs(transport)
+        self.schedules = AsyncSchedules(transport)
+        self.runs = AsyncRuns(transport)
+        self.targets = AsyncTargets(transport)
+        self.dlq = AsyncDeadLetters(transport)
+        self.stats = AsyncStats(transport)
+        self.events = AsyncEvents(transport)
+        self.tenant = AsyncTenant(transport)
+        self.members = AsyncMembers(transport)
+        self.api_keys = AsyncApiKeys(transport)
+        self.usage = AsyncUsage(transport)
+        self.cost_reports = AsyncCostReports(transport)
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,252 @@
+"""The API's requests about jobs and schedules. Pure: each function says what to send and how to read
+the answer. `run_calls.py` has those about what happened, `management.py` those about targets,
+people, keys and money."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from controlplane.client.decoding import decode
+from controlplane.client.documents import (
+    Job,
+    JobStatus,
+    Occurrence,
+    PastOccurrence,
+    Preview,
+    Run,
+)
+from controlplane.client.errors import Fault, UnexpectedAnswer
+from controlplane.client.pages import Page, reads, reads_page
+from controlplane.client.specs import ABSENT, NewJob, Schedule, as_body
+from controlplane.client.wire import Answer, Call, if_match, path, query, without_none
+
+#: Items in one request of `batch`.
+MOST_IN_A_BATCH = 1000
+
+
+# --- jobs --------------------------------------------------------------------------------
+def create_job(job: NewJob | Mapping[str, Any], *, idempotency_key: str | None = None) -> Call[Job]:
+    """Create a job. A repetition under the same key answers with the first job."""
+    return Call(
+        method="POST",
+        path="/v1/jobs",
+        read=reads(Job),
+        body=as_body(job),
+        keyed=True,
+        idempotency_key=idempotency_key,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upserted:
+    """What a declarative upsert did: the job, and whether it is new."""
+
+    job: Job
+    created: bool
+
+
+def put_job_by_key(
+    key: str, job: NewJob | Mapping[str, Any], *, version: int | str | None = None
+) -> Call[Upserted]:
+    """Make the job of that key what is given, whether it is there or not. `version`: only if it
+    still has that version."""
+    body = as_body(job)
+    body.pop("key", None)
+    return Call(
+        method="PUT",
+        path=path("/v1/jobs/by-key/{key}", key=key),
+        read=lambda answer: Upserted(job=decode(Job, answer.document()), created=answer.status == 201),
+        body=body,
+        headers=if_match(version),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchItem:
+    """What became of one job of a batch: `job`, or `code`, `detail` and `faults`."""
+
+    index: int
+    status: int
+    job: Mapping[str, Any] | None = None
+    code: str | None = None
+    detail: str | None = None
+    faults: Sequence[Fault] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the job is there."""
+        return 200 <= self.status < 300
+
+
+def create_jobs(
+    jobs: Iterable[NewJob | Mapping[str, Any]], *, idempotency_key: str | None = None
+) -> Call[Sequence[BatchItem]]:
+    """Create up to 1,000 jobs at once. Each has a result of its own, in order."""
+    bodies = [as_body(job) for job in jobs]
+    if len(bodies) > MOST_IN_A_BATCH:
+        raise ValueError(f"a batch has at most {MOST_IN_A_BATCH} jobs; these are {len(bodies)}")
+    return Call(
+        method="POST",
+        path="/v1/jobs:batch",
+        read=_read_batch,
+        body={"jobs": bodies},
+        keyed=True,
+        idempotency_key=idempotency_key,
+    )
+
+
+def _read_batch(answer: Answer) -> Sequence[BatchItem]:
+    results = answer.document().get("results")
+    if not isinstance(results, list):
+        raise UnexpectedAnswer("a batch has no results")
+    return tuple(_batch_item(index, result) for index, result in enumerate(results))
+
+
+def _batch_item(index: int, result: Mapping[str, Any]) -> BatchItem:
+    status = int(result.get("status", 0))
+    problem = result.get("problem") or result.get("error")
+    if isinstance(problem, Mapping):
+        faults = tuple(
+            Fault(detail=str(fault.get("detail", "")), pointer=fault.get("pointer"))
+            for fault in problem.get("errors") or ()
+        )
+        return BatchItem(
+            index=index,
+            status=status,
+            code=problem.get("code"),
+            detail=problem.get("detail"),
+            faults=faults,
+        )
+    return BatchItem(index=index, status=status, job=result.get("job") or result)
+
+
+def get_job(job_id: str) -> Call[Job]:
+    """A job with its latest runs."""
+    return Call(method="GET", path=path("/v1/jobs/{job_id}", job_id=job_id), read=reads(Job))
+
+
+def list_jobs(
+    *,
+    state: str | None = None,
+    target: str | None = None,
+    tag: str | None = None,
+    name_prefix: str | None = None,
+    due_from: datetime | str | None = None,
+    due_until: datetime | str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[Page[Job]]:
+    """Jobs, newest first, without payloads. All conditions hold. `limit` is the page's size."""
+    return Call(
+        method="GET",
+        path="/v1/jobs",
+        read=reads_page(Job),
+        query=query(
+            state=state,
+            target=target,
+            tag=tag,
+            name_prefix=name_prefix,
+            due_from=due_from,
+            due_until=due_until,
+            limit=limit,
+            cursor=cursor,
+        ),
+    )
+
+
+def edit_job(job_id: str, changes: Mapping[str, Any], *, version: int | str | None = None) -> Call[Job]:
+    """Change some members of a job (a JSON merge patch: None takes one away). `version`: only if
+    the job still has that version, else `PreconditionFailed`."""
+    return Call(
+        method="PATCH",
+        path=path("/v1/jobs/{job_id}", job_id=job_id),
+        read=reads(Job),
+        body=as_body(changes),
+        headers=if_match(version),
+    )
+
+
+def cancel_job(job_id: str) -> Call[JobStatus]:
+    """Cancel a job and its waiting runs."""
+    return Call(method="DELETE", path=path("/v1/jobs/{job_id}", job_id=job_id), read=reads(JobStatus))
+
+
+def _verb(job_id: str, verb: str) -> Call[Job]:
+    return Call(
+        method="POST",
+        path=path("/v1/jobs/{job_id}", job_id=job_id) + f":{verb}",
+        read=reads(Job),
+        repeatable=True,
+    )
+
+
+def pause_job(job_id: str) -> Call[Job]:
+    """Stop a job's timer. Runs under way go on."""
+    return _verb(job_id, "pause")
+
+
+def resume_job(job_id: str) -> Call[Job]:
+    """Let a paused job go on at its first occurrence after now."""
+    return _verb(job_id, "resume")
+
+
+def trigger_job(job_id: str, *, payload: Any = ABSENT, idempotency_key: str | None = None) -> Call[Run]:
+    """Start a run by hand, now. `payload` stands in for the job's own, this once."""
+    return Call(
+        method="POST",
+        path=path("/v1/jobs/{job_id}", job_id=job_id) + ":trigger",
+        read=reads(Run),
+        body={} if payload is ABSENT else {"payload": payload},
+        keyed=True,
+        idempotency_key=idempotency_key,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Occurrences:
+    """A job's past occurrences with their verdicts, newest first, and the coming ones."""
+
+    past: Sequence[PastOccurrence]
+    next: Sequence[Occurrence]
+    next_cursor: str | None
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def job_occurrences(
+    job_id: str, *, count: int | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[Occurrences]:
+    """Every occurrence, run or not, and why; and the next `count`."""
+    return Call(
+        method="GET",
+        path=path("/v1/jobs/{job_id}/occurrences", job_id=job_id),
+        read=_read_occurrences,
+        query=query(count=count, limit=limit, cursor=cursor),
+    )
+
+
+def _read_occurrences(answer: Answer) -> Occurrences:
+    document = answer.document()
+    return Occurrences(
+        past=tuple(decode(PastOccurrence, item) for item in document.get("past") or ()),
+        next=tuple(decode(Occurrence, item) for item in document.get("next") or ()),
+        next_cursor=document.get("next_cursor"),
+        document=document,
+    )
+
+
+# --- schedules ---------------------------------------------------------------------------
+def preview_schedule(
+    schedule: Schedule | Mapping[str, Any], *, after: datetime | str | None = None, count: int | None = None
+) -> Call[Preview]:
+    """What a schedule would do: its next occurrences after an instant (now), and its zone's next two
+    clock changes."""
+    return Call(
+        method="POST",
+        path="/v1/schedules:preview",
+        read=reads(Preview),
+        body=without_none(schedule=as_body(schedule), after=as_body(after), count=count),
+        repeatable=True,
+    )

@@ -1,0 +1,55 @@
+"""The command line: `clockhouse`, or `python -m controlplane.client`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from controlplane.client.cli import accounts, importing, jobs, money, people, runs, targets, working
+from controlplane.client.cli.session import command
+from controlplane.client.wire import user_agent
+
+app = typer.Typer(
+    name="clockhouse",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Clockhouse: every job at the right time. Address and key come from `clockhouse login`, or from"
+    " CLOCKHOUSE_API_URL and CLOCKHOUSE_API_KEY.",
+    epilog="Exit status: 0 done, 1 a bad outcome, 2 wrong usage, 3 not allowed, 4 not found, 5 conflict,"
+    " 6 invalid, 7 limited, 8 the API is away. `--json` on every command is for machines.",
+)
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(runs.app, name="runs")
+app.add_typer(runs.dlq, name="dlq")
+app.add_typer(targets.app, name="targets")
+app.add_typer(people.keys, name="keys")
+app.add_typer(people.members, name="members")
+app.add_typer(working.app, name="worker")
+app.add_typer(importing.app, name="import")
+app.add_typer(accounts.profile, name="profile")
+command(app, "login")(accounts.login)
+command(app, "usage")(money.usage)
+command(app, "stats")(runs.stats)
+command(app, "tenant")(money.tenant)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(user_agent("cli"))
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="clockhouse")

@@ -1,0 +1,70 @@
+"""The options that describe a job, and the body they make."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from controlplane.client.cli.reading import pairs_of, payload_of
+from controlplane.client.wire import without_none
+
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="Its id: job_…")]
+Limit = Annotated[int, typer.Option("--limit", "-n", help="At most this many; 0 for all.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Version = Annotated[int | None, typer.Option(help="Only if it still has this version.")]
+Cron = Annotated[str | None, typer.Option(help="Five Unix fields, or @daily and the like.")]
+Once = Annotated[
+    str | None, typer.Option(help="A time: 2026-09-28T09:00:00 with --time-zone, or with an offset.")
+]
+Every = Annotated[str | None, typer.Option(help="A period: 90s, 15m, 2h, 1d.")]
+Now = Annotated[bool, typer.Option("--now", help="At once, one time.")]
+Zone = Annotated[str | None, typer.Option("--time-zone", "-z", help="IANA name, such as Europe/Berlin.")]
+Start = Annotated[str | None, typer.Option(help="No occurrence before this instant.")]
+End = Annotated[str | None, typer.Option(help="No occurrence at or after this instant.")]
+TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="A registered target's id.")]
+Path_ = Annotated[str | None, typer.Option("--path", help="Below the target's base URL.")]
+Url = Annotated[str | None, typer.Option(help="Instead of a target: an address below a registered one.")]
+Method = Annotated[str | None, typer.Option(help="POST, if absent.")]
+Timeout = Annotated[int | None, typer.Option(help="Seconds a call may take.")]
+Payload = Annotated[str | None, typer.Option("--payload", "-p", help="JSON, or @file, or @- for stdin.")]
+Headers = Annotated[list[str] | None, typer.Option("--header", "-H", help="Name: value. May be repeated.")]
+Name = Annotated[str | None, typer.Option(help="For people.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="May be repeated.")]
+PriorityOption = Annotated[str | None, typer.Option(help="CRITICAL, HIGH, DEFAULT or LOW.")]
+Window = Annotated[int | None, typer.Option(help="Seconds over which starts are spread.")]
+Attempts = Annotated[int | None, typer.Option("--max-attempts", help="Of each run.")]
+Misfire = Annotated[str | None, typer.Option(help="RUN_ONCE, RUN_ALL or SKIP.")]
+
+
+def job_fields(
+    *,
+    schedule: dict[str, Any] | None,
+    target: str | None,
+    path: str | None,
+    url: str | None,
+    method: str | None,
+    timeout: int | None,
+    payload: str | None,
+    header: list[str] | None,
+    name: str | None,
+    tag: list[str] | None,
+    priority: str | None,
+    window: int | None,
+    max_attempts: int | None,
+    misfire: str | None,
+) -> dict[str, Any]:
+    """The members of a job, or of a merge patch, that options give."""
+    to = without_none(target_id=target, path=path, url=url, method=method, timeout_seconds=timeout)
+    return without_none(
+        schedule=schedule,
+        target=to or None,
+        headers=pairs_of(header, ":", "a header") if header else None,
+        name=name,
+        tags=tag or None,
+        priority=priority.upper() if priority else None,
+        dispatch_window_seconds=window,
+        retry_policy={"max_attempts": max_attempts} if max_attempts is not None else None,
+        misfire_policy=misfire.upper() if misfire else None,
+        **payload_of(payload),
+    )

@@ -1,0 +1,323 @@
+"""`clockhouse jobs`"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from controlplane.client.cli import tables
+from controlplane.client.cli.job_options import (
+    Attempts,
+    Cron,
+    End,
+    Every,
+    Headers,
+    JobId,
+    Limit,
+    Method,
+    Misfire,
+    Name,
+    Now,
+    Once,
+    Path_,
+    Payload,
+    PriorityOption,
+    Start,
+    Tags,
+    TargetOption,
+    Timeout,
+    Url,
+    Version,
+    Window,
+    Yes,
+    Zone,
+    job_fields,
+)
+from controlplane.client.cli.reading import (
+    payload_of,
+    read_document,
+    read_jobs,
+    schedule_of,
+)
+from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents, first_line
+from controlplane.client.cli.wording import counted, moment
+from controlplane.client.documents import Job
+from controlplane.client.errors import ApiError
+from controlplane.client.wire import without_none
+
+app = typer.Typer(no_args_is_help=True, help="Jobs: what to call, and when.")
+
+
+@command(app, "create")
+def create(
+    session: Session,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", help="The job as JSON or TOML; - for stdin.")
+    ] = None,
+    cron: Cron = None,
+    once: Once = None,
+    every: Every = None,
+    now: Now = False,
+    time_zone: Zone = None,
+    start: Start = None,
+    end: End = None,
+    target: TargetOption = None,
+    path: Path_ = None,
+    url: Url = None,
+    method: Method = None,
+    timeout: Timeout = None,
+    payload: Payload = None,
+    header: Headers = None,
+    name: Name = None,
+    key: Annotated[str | None, typer.Option(help="Your own name for it; unique.")] = None,
+    tag: Tags = None,
+    priority: PriorityOption = None,
+    window: Window = None,
+    max_attempts: Attempts = None,
+    misfire: Misfire = None,
+    idempotency_key: Annotated[str | None, typer.Option(help="Makes repeating this command safe.")] = None,
+) -> None:
+    """Create a job from options, from a file, or from a file with some options instead."""
+    schedule = schedule_of(
+        cron=cron, once=once, every=every, now=now, time_zone=time_zone, start=start, end=end
+    )
+    body = read_document(file) if file else {}
+    if not isinstance(body, dict):
+        raise Wrong(f"{file}: one job is expected; `jobs apply -f` takes several")
+    body |= job_fields(
+        schedule=schedule, target=target, path=path, url=url, method=method, timeout=timeout, payload=payload,
+        header=header, name=name, tag=tag, priority=priority, window=window, max_attempts=max_attempts,
+        misfire=misfire,
+    )  # fmt: skip
+    body |= without_none(key=key)
+    missing = [
+        what for what, there in (("schedule", "schedule" in body), ("target", "target" in body)) if not there
+    ]
+    if missing:
+        options = {"schedule": "--cron, --once, --every or --now", "target": "--target or --url"}
+        raise Wrong("; ".join(f"no {what}: {options[what]}" for what in missing))
+    job = session.client.jobs.create(body, idempotency_key=idempotency_key)
+    _show(session, job)
+
+
+@command(app, "list")
+def list_(
+    session: Session,
+    state: Annotated[str | None, typer.Option(help="SCHEDULED, PAUSED, CANCELLED or COMPLETED.")] = None,
+    target: TargetOption = None,
+    tag: Annotated[str | None, typer.Option(help="With this tag.")] = None,
+    name_prefix: Annotated[str | None, typer.Option(help="Whose name begins so.")] = None,
+    due_from: Annotated[str | None, typer.Option(help="Due at or after this instant.")] = None,
+    due_until: Annotated[str | None, typer.Option(help="Due before this instant.")] = None,
+    limit: Limit = 50,
+) -> None:
+    """List jobs, the newest first."""
+    walk = session.client.jobs.list(
+        state=state.upper() if state else None,
+        target=target,
+        tag=tag,
+        name_prefix=name_prefix,
+        due_from=due_from,
+        due_until=due_until,
+        limit=min(limit, 200) if limit > 0 else 200,
+    )
+    jobs = session.take(walk, limit)
+    session.answer(documents(jobs), lambda: tables.jobs_table(jobs, session.now))
+
+
+@command(app, "get")
+def get(session: Session, job: JobId) -> None:
+    """Show a job with its latest runs."""
+    _show(session, session.client.jobs.get(job))
+
+
+@command(app, "edit")
+def edit(
+    session: Session,
+    job: JobId,
+    file: Annotated[str | None, typer.Option("--file", "-f", help="A merge patch as JSON or TOML.")] = None,
+    cron: Cron = None,
+    once: Once = None,
+    every: Every = None,
+    time_zone: Zone = None,
+    start: Start = None,
+    end: End = None,
+    target: TargetOption = None,
+    path: Path_ = None,
+    url: Url = None,
+    method: Method = None,
+    timeout: Timeout = None,
+    payload: Payload = None,
+    header: Headers = None,
+    name: Name = None,
+    tag: Tags = None,
+    priority: PriorityOption = None,
+    window: Window = None,
+    max_attempts: Attempts = None,
+    misfire: Misfire = None,
+    version: Version = None,
+) -> None:
+    """Change what is given; the rest stays. Runs under way keep their version."""
+    changes = read_document(file) if file else {}
+    if not isinstance(changes, dict):
+        raise Wrong(f"{file}: an object is expected")
+    if time_zone and not (cron or once or every):
+        schedule: dict[str, Any] | None = {"time_zone": time_zone}
+    else:
+        schedule = schedule_of(
+            cron=cron, once=once, every=every, now=False, time_zone=time_zone, start=start, end=end
+        )
+        if schedule is not None and time_zone is None:
+            schedule.pop("time_zone", None)
+            schedule |= _zone_if_needed(session, job, schedule)
+    changes |= job_fields(
+        schedule=schedule, target=target, path=path, url=url, method=method, timeout=timeout, payload=payload,
+        header=header, name=name, tag=tag, priority=priority, window=window, max_attempts=max_attempts,
+        misfire=misfire,
+    )  # fmt: skip
+    if not changes:
+        raise Wrong("nothing to change was given")
+    _show(session, session.client.jobs.edit(job, changes, version=version))
+
+
+def _zone_if_needed(session: Session, job: str, schedule: dict[str, Any]) -> dict[str, Any]:
+    """UTC for a job that becomes a CRON; one that is a CRON keeps its zone."""
+    if schedule["type"] != "CRON" or session.client.jobs.get(job).schedule.get("type") == "CRON":
+        return {}
+    return {"time_zone": "UTC"}
+
+
+@command(app, "pause")
+def pause(session: Session, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
+    """Stop the timers of jobs. Runs under way go on."""
+    _each(session, jobs, session.client.jobs.pause, "paused")
+
+
+@command(app, "resume")
+def resume(session: Session, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
+    """Let paused jobs go on at their first occurrence after now."""
+    _each(session, jobs, session.client.jobs.resume, "resumed")
+
+
+@command(app, "cancel")
+def cancel(
+    session: Session, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")], yes: Yes = False
+) -> None:
+    """Cancel jobs and their waiting runs, for good."""
+    session.confirm(f"Cancel {counted(len(jobs), 'job')} and the runs that wait?",
+                    yes=yes)  # fmt: skip
+    _each(session, jobs, session.client.jobs.cancel, "cancelled")
+
+
+def _each(session: Session, jobs: list[str], act: Any, done: str) -> None:
+    results, failed = [], False
+    with session.progress(f"{counted(len(jobs), 'job')} …", len(jobs)) as advance:
+        for job in jobs:
+            try:
+                results.append(act(job).raw)
+            except ApiError as error:
+                if len(jobs) == 1:
+                    raise
+                failed = True
+                results.append({"job_id": job, "error": {"code": error.code, "detail": error.detail}})
+                session.say(f"[red]{escape(job)}[/red]: {escape(first_line(error))}")
+            advance(1)
+    count = sum("error" not in result for result in results)
+    session.answer(results, lambda: f"{counted(count, 'job')} {done}.")
+    if failed:
+        raise typer.Exit(BAD_OUTCOME)
+
+
+@command(app, "trigger")
+def trigger(
+    session: Session,
+    job: JobId,
+    payload: Payload = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until the run is finished.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 300.0,
+) -> None:
+    """Start a run by hand, now."""
+    run = session.client.jobs.trigger(job, **payload_of(payload))
+    if wait:
+        with session.progress(f"Waiting for {run.run_id} …"):
+            run = session.client.runs.wait(run.run_id, timeout=timeout)
+    session.answer(run.raw, lambda: tables.run_card(run, session.now))
+    if wait and not run.succeeded:
+        raise typer.Exit(BAD_OUTCOME)
+
+
+@command(app, "preview")
+def preview(
+    session: Session,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="A job whose schedule to show.")] = None,
+    cron: Cron = None,
+    once: Once = None,
+    every: Every = None,
+    time_zone: Zone = None,
+    start: Start = None,
+    end: End = None,
+    after: Annotated[str | None, typer.Option(help="Occurrences after this instant (now).")] = None,
+    count: Annotated[int, typer.Option("--count", "-n", help="How many, 100 at most.")] = 10,
+) -> None:
+    """Show when a schedule, or a job, would run, clock changes included."""
+    schedule = schedule_of(
+        cron=cron, once=once, every=every, now=False, time_zone=time_zone, start=start, end=end
+    )
+    if (schedule is None) == (job is None):
+        raise Wrong("either a job, or a schedule: --cron, --once or --every")
+    shown = schedule if job is None else session.client.jobs.get(job).schedule
+    found = session.client.schedules.preview(shown or {}, after=after, count=count)
+    session.answer(found.raw, lambda: tables.preview_table(found, session.now))
+
+
+@command(app, "apply")
+def apply(
+    session: Session,
+    file: Annotated[str, typer.Option("--file", "-f", help="Jobs with keys, as JSON or TOML; - for stdin.")],
+) -> None:
+    """Make the jobs of a file what it says: each is found by its key, or created. Jobs that are not in
+    the file stay as they are."""
+    jobs = read_jobs(file)
+    failed = 0
+    results: list[dict[str, Any]] = []
+    with session.progress("Applying …", len(jobs)) as advance:
+        for job in jobs:
+            key = str(job["key"])
+            try:
+                done = session.client.jobs.put_by_key(key, job)
+            except ApiError as error:
+                if error.status in (401, 403):
+                    raise
+                failed += 1
+                results.append({"key": key, "outcome": "refused", "code": error.code, "detail": error.detail})
+                session.say(f"[red]{escape(key)}[/red]: {escape(first_line(error))}")
+                for fault in error.faults:
+                    session.say(f"  {escape(str(fault))}")
+            else:
+                outcome = "created" if done.created else "kept"
+                results.append({"key": key, "outcome": outcome, "job": dict(done.job.raw)})
+            advance(1)
+    session.answer(results, lambda: _applied(session, results))
+    if failed:
+        raise typer.Exit(BAD_OUTCOME)
+
+
+def _applied(session: Session, results: list[dict[str, Any]]) -> Any:
+    made = tables.table("key", "outcome", "job", "next run")
+    for result in results:
+        job = result.get("job", {})
+        at = job.get("next_run_at")
+        made.add_row(
+            escape(result["key"]),
+            result["outcome"],
+            job.get("job_id", "–"),
+            moment(datetime.fromisoformat(at) if at else None, session.now),
+        )
+    return made
+
+
+def _show(session: Session, job: Job) -> None:
+    session.answer(job.raw, lambda: tables.job_card(job, session.now))

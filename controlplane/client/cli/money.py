@@ -1,0 +1,92 @@
+"""`clockhouse usage`, `clockhouse tenant`"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from decimal import Decimal
+from typing import Annotated
+
+import typer
+from rich.console import Group
+
+from controlplane.client.cli import tables
+from controlplane.client.cli.reading import day_of
+from controlplane.client.cli.session import Session
+from controlplane.client.documents import CostReport, Usage
+
+
+def usage(
+    session: Session,
+    since: Annotated[str | None, typer.Option("--from", help="First day, UTC; 31 days if absent.")] = None,
+    until: Annotated[str | None, typer.Option("--to", help="Last day; today if absent.")] = None,
+    cost: Annotated[bool, typer.Option("--cost", help="What each day costs, instead.")] = False,
+) -> None:
+    """Show what was used by day, or with --cost what it costs."""
+    today = session.now.date()
+    days = {"since": day_of(since, today), "until": day_of(until, today)}
+    if cost:
+        report = session.client.cost_reports.daily(**days)
+        session.answer(report.raw, lambda: _cost_table(report))
+    else:
+        found = session.client.usage.read(**days)
+        session.answer(found.raw, lambda: _usage_table(found))
+
+
+def _usage_table(usage: Usage) -> object:
+    metrics = sorted({item.metric for item in usage.items})
+    if not metrics:
+        return f"Nothing was used from {usage.from_} to {usage.to}."
+    by_day: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for item in usage.items:
+        by_day[str(item.day)][item.metric] += item.quantity
+    made = tables.table("day", *metrics, right=metrics)
+    for day in sorted(by_day):
+        made.add_row(day, *(f"{by_day[day][metric]:,}" for metric in metrics))
+    return made
+
+
+def _cost_table(report: CostReport) -> object:
+    made = tables.table(
+        "day", "metric", "quantity", "unit price", "per", "cost", right=("quantity", "per", "cost")
+    )
+    for day in report.items:
+        for line in day.lines:
+            made.add_row(
+                str(day.day),
+                line.metric,
+                f"{line.quantity:,}",
+                "–" if line.unit_price is None else _money(line.unit_price),
+                "–" if line.per is None else f"{line.per:,}",
+                _money(line.cost),
+            )
+        made.add_row(
+            str(day.day), "[bold]all[/bold]", "", "", "", f"[bold]{_money(day.total)} {day.currency}[/bold]"
+        )
+    return Group(made, f"From {report.from_} to {report.to}: {_money(report.total)}")
+
+
+def _money(amount: Decimal) -> str:
+    text = f"{amount:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def tenant(session: Session) -> None:
+    """Show whom the key belongs to, with quotas and placement."""
+    found = session.client.tenant.get()
+    placement = found.placement or {}
+    session.answer(
+        found.raw,
+        lambda: tables.card(
+            (
+                ("tenant", found.tenant_id),
+                ("name", f"{found.name} ({found.slug})"),
+                ("state", tables.state(found.state)),
+                ("lives in", f"{placement.get('cell')} ({placement.get('region')})" if placement else None),
+                (
+                    "default windows",
+                    f"{found.default_window_seconds} s, once {found.default_once_window_seconds} s",
+                ),
+                *((name.replace("_", " "), f"{limit:,}") for name, limit in found.quotas.items()),
+            )
+        ),
+    )

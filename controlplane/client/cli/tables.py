@@ -1,0 +1,246 @@
+"""How things look in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from controlplane.client.cli.wording import duration, moment, relative, schedule_text, style
+from controlplane.client.documents import ApiKey, Job, Preview, Run, Stats, Target
+
+
+def state(word: str) -> Text:
+    """A state in its colour."""
+    return Text(word, style=style(word))
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """An empty table. Ids are never broken over lines."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        is_id = column in ("job", "run", "target", "key", "fingerprint", "member")
+        made.add_column(
+            column, justify="right" if column in right else "left", no_wrap=is_id, overflow="fold"
+        )
+    return made
+
+
+def card(rows: Iterable[tuple[str, Any]]) -> Table:
+    """Names and values; what is None is left out."""
+    made = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in rows:
+        if value not in (None, "", (), []):
+            made.add_row(name, value if isinstance(value, Text) else escape(str(value)))
+    return made
+
+
+def _text(value: object) -> str:
+    return "–" if value is None else escape(str(value))
+
+
+# --- jobs --------------------------------------------------------------------------------
+def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
+    """Jobs with their next run, local."""
+    if not jobs:
+        return "No jobs. `clockhouse jobs create --now --target <id>` makes a first one."
+    made = table("job", "status", "name", "schedule", "target", "next run")
+    for job in jobs:
+        made.add_row(
+            job.job_id,
+            state(job.status),
+            _text(job.name or job.key),
+            _text(schedule_text(job.schedule)),
+            _text(job.target.get("target_id")),
+            moment(job.next_run_at, now),
+        )
+    return made
+
+
+def job_card(job: Job, now: datetime) -> RenderableType:
+    """One job with its latest runs."""
+    target = job.target
+    parts: list[RenderableType] = [
+        card(
+            (
+                ("job", job.job_id),
+                ("status", state(job.status)),
+                ("name", job.name),
+                ("key", job.key),
+                ("tags", ", ".join(job.tags)),
+                ("schedule", schedule_text(job.schedule)),
+                ("next run", moment(job.next_run_at, now)),
+                ("its zone's time", job.next_run_local),
+                ("target", f"{target.get('method')} {target.get('target_id')}{target.get('path') or ''}"),
+                ("priority", job.priority),
+                ("window", f"{job.dispatch_window_seconds} s"),
+                ("misfire policy", job.misfire_policy),
+                ("version", job.version),
+                ("payload", "hidden from this key" if job.payload_hidden else job.payload),
+            )
+        )
+    ]
+    if job.recent_runs:
+        runs = table("run", "state", "attempt", "scheduled", "finished", right=("attempt",))
+        for run in job.recent_runs:
+            runs.add_row(
+                run.run_id,
+                state(run.state),
+                str(run.attempt),
+                moment(run.scheduled_for, now),
+                moment(run.finished_at, now),
+            )
+        parts += ["", runs]
+    parts += [f"Note: {escape(note)}" for note in job.notes]
+    return Group(*parts)
+
+
+def preview_table(preview: Preview, now: datetime) -> RenderableType:
+    """What a schedule would do."""
+    made = table("at (UTC)", "in its zone", "when", "note")
+    for occurrence in preview.occurrences:
+        made.add_row(
+            f"{occurrence.at:%Y-%m-%d %H:%M:%S}",
+            _text(occurrence.local),
+            relative(occurrence.at, now),
+            escape(occurrence.note or ""),
+        )
+    jumps = (
+        f"[dim]The zone's clock changes at {jump.at:%Y-%m-%d %H:%M}Z"
+        f" ({jump.from_offset} → {jump.to_offset}, {jump.kind}).[/dim]"
+        for jump in preview.transitions
+    )
+    return Group(made, *jumps)
+
+
+# --- runs --------------------------------------------------------------------------------
+def runs_table(runs: Sequence[Run], now: datetime) -> RenderableType:
+    """Runs, with how long they took."""
+    if not runs:
+        return "No runs."
+    made = table(
+        "run", "state", "attempt", "target", "status", "scheduled", "took", "reason",
+        right=("attempt", "status", "took"),
+    )  # fmt: skip
+    for run in runs:
+        split = run.where_the_time_went
+        made.add_row(
+            run.run_id,
+            state(run.state),
+            str(run.attempt),
+            _text(run.target_id),
+            _text(run.http_status),
+            moment(run.scheduled_for, now),
+            duration(split.run_ms if split else None),
+            escape(run.reason or ""),
+        )
+    return made
+
+
+def run_card(run: Run, now: datetime) -> RenderableType:
+    """One run: where its time went, and its attempts."""
+    split = run.where_the_time_went
+    rows: list[tuple[str, Any]] = [
+        ("run", run.run_id),
+        ("state", state(run.state)),
+        ("reason", run.reason),
+        ("target", run.target_id),
+        ("scheduled", moment(run.scheduled_for, now)),
+        ("due", moment(run.due_at, now)),
+        ("finished", moment(run.finished_at, now)),
+        ("next attempt", moment(run.next_attempt_at, now) if run.next_attempt_at else None),
+        ("epoch", run.epoch),
+        ("cancel", "requested" if run.cancel_requested else None),
+    ]
+    if split is not None:
+        waits = {name.removesuffix("_ms"): ms for name, ms in split.raw.items() if name.endswith("_ms")}
+        told = ", ".join(f"{name} {duration(ms)}" for name, ms in waits.items() if ms is not None)
+        rows.append(("time went to", told))
+    attempts = table("attempt", "outcome", "status", "started", "host", "error", right=("status",))
+    for attempt in run.attempts:
+        attempts.add_row(
+            str(attempt.number),
+            _text(attempt.outcome),
+            _text(attempt.status),
+            moment(attempt.started_at, now),
+            _text(attempt.host),
+            escape(attempt.error or ""),
+        )
+    return Group(card(rows), "", attempts) if run.attempts else card(rows)
+
+
+# --- the rest ------------------------------------------------------------------------------
+def targets_table(targets: Sequence[Target], now: datetime) -> RenderableType:
+    """Targets by id."""
+    if not targets:
+        return "No targets. `clockhouse targets register <base url>` registers one."
+    made = table("target", "state", "base URL", "team", "concurrency", "approved", right=("concurrency",))
+    for target in targets:
+        made.add_row(
+            target.target_id,
+            state(target.state),
+            _text(target.base_url),
+            _text(target.owner_team),
+            _text(target.max_concurrency),
+            moment(target.approved_at, now),
+        )
+    return made
+
+
+def target_card(target: Target, now: datetime) -> RenderableType:
+    """One target."""
+    return card(
+        (
+            ("target", target.target_id),
+            ("state", state(target.state)),
+            ("base URL", target.base_url),
+            ("team", target.owner_team),
+            ("description", target.description),
+            ("concurrency", target.max_concurrency),
+            ("latency SLO", duration(target.latency_slo_ms)),
+            ("auth", target.auth.get("type")),
+            ("approved", moment(target.approved_at, now)),
+            ("version", target.version),
+        )
+    )
+
+
+def keys_table(keys: Sequence[ApiKey], now: datetime) -> RenderableType:
+    """Keys, without their texts."""
+    made = table("key", "state", "name", "scopes", "last used", "expires")
+    for key in keys:
+        made.add_row(
+            key.key_id,
+            state(key.state),
+            _text(key.name),
+            _text(" ".join(key.scopes)),
+            moment(key.last_used_at, now),
+            moment(key.expires_at, now),
+        )
+    return made
+
+
+def stats_table(stats: Stats, now: datetime) -> RenderableType:
+    """Minutes and their sum."""
+    numbers = ("started", "succeeded", "failed", "retried", "skipped", "lag p50", "lag p99")
+    made = table("minute", *numbers, right=numbers)
+    rows = [(moment(minute.minute, now), minute) for minute in stats.minutes]
+    rows += [("all", stats.total)] if stats.total is not None else []
+    for name, minute in rows:
+        made.add_row(
+            name,
+            *(
+                str(n)
+                for n in (minute.started, minute.succeeded, minute.failed, minute.retried, minute.skipped)
+            ),
+            duration(minute.lag_p50_ms),
+            duration(minute.lag_p99_ms),
+        )
+    return made

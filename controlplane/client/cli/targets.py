@@ -1,0 +1,142 @@
+"""`clockhouse targets`"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from controlplane.client.cli import tables
+from controlplane.client.cli.job_options import Limit, Payload, Yes
+from controlplane.client.cli.reading import payload_of, read_text, seconds_of
+from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents
+from controlplane.client.documents import Run, Target
+from controlplane.client.waiting import pauses
+from controlplane.client.wire import without_none
+
+app = typer.Typer(no_args_is_help=True, help="Targets: the places that jobs call.")
+
+TargetId = Annotated[str, typer.Argument(metavar="TARGET", help="Its id: tgt_…")]
+_TEST_TAG = "clockhouse-test-call"
+
+
+@command(app, "list")
+def list_(
+    session: Session,
+    state: Annotated[str | None, typer.Option(help="PENDING, APPROVED, DISABLED or GONE.")] = None,
+    limit: Limit = 50,
+) -> None:
+    """List targets."""
+    targets = session.take(session.client.targets.list(state=state.upper() if state else None), limit)
+    session.answer(documents(targets), lambda: tables.targets_table(targets, session.now))
+
+
+@command(app, "get")
+def get(session: Session, target: TargetId) -> None:
+    """Show a target."""
+    found = session.client.targets.get(target)
+    session.answer(found.raw, lambda: tables.target_card(found, session.now))
+
+
+@command(app, "register")
+def register(
+    session: Session,
+    base_url: Annotated[str, typer.Argument(metavar="BASE_URL")],
+    target_id: Annotated[str | None, typer.Option("--id", help="tgt_… of your choice.")] = None,
+    team: Annotated[str | None, typer.Option(help="Who owns it.")] = None,
+    description: Annotated[str | None, typer.Option(help="For people.")] = None,
+    max_concurrency: Annotated[int | None, typer.Option(help="Calls at once.")] = None,
+    latency_slo_ms: Annotated[int | None, typer.Option(help="How fast it should answer.")] = None,
+    bearer_file: Annotated[str | None, typer.Option(help="A file with a bearer token to send, too.")] = None,
+    approve: Annotated[bool, typer.Option("--approve", help="Approve it at once.")] = False,
+) -> None:
+    """Register a place to call. Its signing secret is shown this once: keep it at the target."""
+    auth: dict[str, Any] | None = None
+    if bearer_file is not None:
+        auth = {"type": "BEARER", "token": read_text(bearer_file).strip()}
+    target = session.client.targets.register(
+        base_url,
+        target_id=target_id,
+        owner_team=team,
+        description=description,
+        max_concurrency=max_concurrency,
+        latency_slo_ms=latency_slo_ms,
+        auth=auth,
+    )
+    document = dict(target.raw)
+    if approve:
+        document |= session.client.targets.approve(target.target_id).raw
+    _with_secret(session, target, document)
+    if not approve:
+        session.say(f"[dim]Jobs may call it after `clockhouse targets approve {target.target_id}`.[/dim]")
+
+
+@command(app, "approve")
+def approve(session: Session, target: TargetId) -> None:
+    """Allow jobs to call a target."""
+    found = session.client.targets.approve(target)
+    session.answer(found.raw, lambda: tables.target_card(found, session.now))
+
+
+@command(app, "rotate-secret")
+def rotate_secret(
+    session: Session,
+    target: TargetId,
+    overlap: Annotated[str, typer.Option(help="How long calls carry both signatures: 1h, 1d.")] = "1d",
+) -> None:
+    """Make a new signing secret, shown this once."""
+    found = session.client.targets.rotate_secret(target, overlap_seconds=seconds_of(overlap))
+    _with_secret(session, found, dict(found.raw))
+
+
+@command(app, "disable")
+def disable(session: Session, target: TargetId, yes: Yes = False) -> None:
+    """Stop all calls to a target, until it is approved again."""
+    session.confirm(f"Stop all calls to {target}?", yes=yes)
+    found = session.client.targets.edit(target, {"disabled": True})
+    session.answer(found.raw, lambda: tables.target_card(found, session.now))
+
+
+@command(app, "test")
+def call_once(
+    session: Session,
+    target: TargetId,
+    path: Annotated[str | None, typer.Option("--path", help="Below the base URL.")] = None,
+    method: Annotated[str | None, typer.Option(help="POST, if absent.")] = None,
+    payload: Payload = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 60.0,
+) -> None:
+    """Call a target once, as a job would: signed, from where jobs run. Exit status 1 unless it succeeds."""
+    body: dict[str, Any] = {
+        "schedule": {"type": "NOW"},
+        "target": without_none(target_id=target, path=path, method=method),
+        "name": f"test call of {target}",
+        "tags": [_TEST_TAG],
+        "retry_policy": {"max_attempts": 1, "initial_backoff_seconds": 0, "max_backoff_seconds": 0},
+        **payload_of(payload),
+    }
+    with session.progress(f"Calling {target} …"):
+        job = session.client.jobs.create(body)
+        run = _first_run(session, job.job_id, timeout)
+    session.answer(run.raw, lambda: tables.run_card(run, session.now))
+    if not run.succeeded:
+        raise typer.Exit(BAD_OUTCOME)
+
+
+def _first_run(session: Session, job_id: str, timeout: float) -> Run:
+    deadline = time.monotonic() + timeout
+    for pause in pauses():
+        if found := session.client.runs.page(job_id=job_id, limit=1).items:
+            return session.client.runs.wait(found[0].run_id, timeout=max(0.0, deadline - time.monotonic()))
+        if time.monotonic() + pause > deadline:
+            raise Wrong(f"{job_id} has no run after {timeout:g} s; `clockhouse jobs get {job_id}` tells more")
+        time.sleep(pause)
+    raise AssertionError("pauses never end")
+
+
+def _with_secret(session: Session, target: Target, document: dict[str, Any]) -> None:
+    session.answer(document, lambda: tables.target_card(target, session.now))
+    if target.secret and not session.as_json:
+        session.say("Its signing secret, shown this once:")
+        session.out.print(target.secret, soft_wrap=True)

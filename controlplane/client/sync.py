@@ -1,0 +1,187 @@
+"""The client for ordinary code.
+
+with Clockhouse() as clockhouse:          # address and key from the environment or the profile
+    job = clockhouse.jobs.create(NewJob(schedule=Schedule.now(), target=HttpTarget("tgt_echo")))
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from controlplane.client import calls, management, run_calls
+from controlplane.client.binding import Pages, Resource, Sends
+from controlplane.client.documents import Run
+from controlplane.client.profiles import find_settings
+from controlplane.client.retrying import Retries
+from controlplane.client.transport import Transport
+from controlplane.client.waiting import check_deadline, pauses
+
+
+class Jobs(Resource):
+    """`client.jobs`"""
+
+    create = Sends(calls.create_job)
+    batch = Sends(calls.create_jobs)
+    put_by_key = Sends(calls.put_job_by_key)
+    get = Sends(calls.get_job)
+    list = Pages(calls.list_jobs)
+    page = Sends(calls.list_jobs)
+    edit = Sends(calls.edit_job)
+    cancel = Sends(calls.cancel_job)
+    pause = Sends(calls.pause_job)
+    resume = Sends(calls.resume_job)
+    trigger = Sends(calls.trigger_job)
+    occurrences = Sends(calls.job_occurrences)
+
+
+class Schedules(Resource):
+    """`client.schedules`"""
+
+    preview = Sends(calls.preview_schedule)
+
+
+class Runs(Resource):
+    """`client.runs`"""
+
+    list = Pages(run_calls.list_runs)
+    page = Sends(run_calls.list_runs)
+    get = Sends(run_calls.get_run)
+    cancel = Sends(run_calls.cancel_run)
+
+    def wait(self, run_id: str, *, timeout: float = 300.0) -> Run:
+        """The run once it is finished, however it ended. Raises `TimedOut` after `timeout` seconds;
+        the run goes on."""
+        deadline = time.monotonic() + timeout
+        for pause in pauses():
+            run = self.get(run_id)
+            if run.finished:
+                return run
+            time.sleep(check_deadline(run, pause, deadline - time.monotonic(), timeout))
+        raise AssertionError("pauses never end")
+
+
+class Targets(Resource):
+    """`client.targets`"""
+
+    register = Sends(management.register_target)
+    get = Sends(management.get_target)
+    list = Pages(management.list_targets)
+    page = Sends(management.list_targets)
+    edit = Sends(management.edit_target)
+    delete = Sends(management.delete_target)
+    approve = Sends(management.approve_target)
+    rotate_secret = Sends(management.rotate_target_secret)
+
+
+class DeadLetters(Resource):
+    """`client.dlq`"""
+
+    list = Pages(run_calls.list_dead_letters)
+    page = Sends(run_calls.list_dead_letters)
+
+
+class Stats(Resource):
+    """`client.stats`"""
+
+    read = Sends(run_calls.read_stats)
+
+
+class Events(Resource):
+    """`client.events`"""
+
+    list = Pages(run_calls.list_events)
+    page = Sends(run_calls.list_events)
+
+
+class Tenant(Resource):
+    """`client.tenant`"""
+
+    get = Sends(management.get_tenant)
+    edit = Sends(management.edit_tenant)
+
+
+class Members(Resource):
+    """`client.members`"""
+
+    list = Pages(management.list_members)
+    get = Sends(management.get_member)
+    add = Sends(management.add_member)
+    edit = Sends(management.edit_member)
+    remove = Sends(management.remove_member)
+
+
+class ApiKeys(Resource):
+    """`client.api_keys`"""
+
+    list = Pages(management.list_api_keys)
+    get = Sends(management.get_api_key)
+    create = Sends(management.create_api_key)
+    rotate = Sends(management.rotate_api_key)
+    revoke = Sends(management.revoke_api_key)
+
+
+class Usage(Resource):
+    """`client.usage`"""
+
+    read = Sends(management.read_usage)
+
+
+class CostReports(Resource):
+    """`client.cost_reports`"""
+
+    daily = Sends(management.daily_cost)
+
+
+class Clockhouse:
+    """The API. Safe to share between threads; `with` closes its connections.
+
+    Address and key: see `profiles.py`. `timeout` in seconds is for each try; `retries` says how
+    often, and only what cannot do harm is repeated. `http` replaces the HTTP client (the caller
+    closes it): proxies, certificates, a transport of one's own.
+    """
+
+    def __init__(
+        self,
+        api_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        tenant_id: str | None = None,
+        profile: str | None = None,
+        timeout: float = 30.0,
+        retries: Retries | None = None,
+        http: httpx.Client | None = None,
+        product: str = "client",
+    ) -> None:
+        self.settings = find_settings(api_url=api_url, api_key=api_key, tenant_id=tenant_id, profile=profile)
+        transport = Transport(
+            self.settings, timeout=timeout, retries=retries or Retries(), product=product, http=http
+        )
+        self._transport = transport
+        self.jobs = Jobs(transport)
+        self.schedules = Schedules(transport)
+        self.runs = Runs(transport)
+        self.targets = Targets(transport)
+        self.dlq = DeadLetters(transport)
+        self.stats = Stats(transport)
+        self.events = Events(transport)
+        self.tenant = Tenant(transport)
+        self.members = Members(transport)
+        self.api_keys = ApiKeys(transport)
+        self.usage = Usage(transport)
+        self.cost_reports = CostReports(transport)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
