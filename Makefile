@@ -45,6 +45,10 @@ prove: test-environment ## list the proofs; NAME=… runs one and prints one JSO
 bench: test-environment ## the default benches; NAME=… runs one
 	@exec $(VENV) -m deploy.bench $(NAME)
 
+.PHONY: openapi
+openapi: test-environment ## write the API's OpenAPI document from the code
+	@$(VENV) -m deploy.openapi
+
 .PHONY: requirements
 requirements: test-environment ## compile pyproject.toml into deploy/requirements/*.txt
 	@$(VENV) -m pip install --quiet pip-tools && sh deploy/requirements/compile.sh

@@ -89,9 +89,11 @@ def operation(route: dict[str, Any]) -> dict[str, Any]:
                 for media in ("application/merge-patch+json", "application/json")
             },
         }
-    if route["rule"].body_optional:
+    takes_body = "body" in inspect.signature(route["function"]).parameters
+    if takes_body and route["rule"].body_optional:
         extra["requestBody"] = {"required": False}
     scope = route["rule"].scope.value
+    extra["security"] = [{"key": [scope]}]
     return {
         "status_code": first,
         "response_description": answers[first][0],

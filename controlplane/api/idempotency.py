@@ -89,7 +89,7 @@ def _replay(found: dict[str, str], fingerprint: bytes) -> Response:
         installation_sealer().open(bytes(stored.sealed), context=_context(found))
     )
     headers = {k: v for k, v in answer["headers"].items() if k.lower() in ("etag", "location")}
-    return Response(answer["data"], 200, headers={**headers, "Idempotent-Replayed": "true"})
+    return Response(answer["data"], 200, headers={**headers, "Idempotency-Replayed": "true"})
 
 
 def _context(found: dict[str, str]) -> bytes:

@@ -60,6 +60,12 @@ class ApiSchema(AutoSchema):
         scope = getattr(self.view, "scopes", {}).get(self.method)
         return f"{text}\n\nScope: `{scope.value}`." if scope else text
 
+    def get_auth(self) -> list[dict[str, Any]]:
+        """The needed scope, as the role of the security requirement."""
+        scope = getattr(self.view, "scopes", {}).get(self.method)
+        needs: list[dict[str, Any]] = super().get_auth()
+        return [{scheme: [scope.value] if scope else roles for scheme, roles in n.items()} for n in needs]
+
     def get_tags(self) -> list[str]:
         parts = self.path.strip("/").split("/")
         return ["operators" if parts[1] == "admin" else parts[1].split(":")[0]]

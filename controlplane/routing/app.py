@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from cells.contract import ErrorCode
 from controlplane.routing.auth import Principal, authenticate
+from controlplane.routing.document import DOCUMENT_PATH, Document
 from controlplane.routing.feed import Feed
 from controlplane.routing.forward import (
     Bodies,
@@ -66,6 +67,7 @@ class Router:
         self._max_stale_ms = max_stale_s * 1000
         self._now_ms = now_ms
         self._bodies = Bodies()
+        self._document = Document.load()
         self.in_flight = 0
         self.draining = False
 
@@ -86,7 +88,7 @@ class Router:
         extra: Headers = [(b"x-request-id", request_id.encode())]
         try:
             raw = _raw_path(scope)
-            wanted = plane_of(raw)
+            wanted = None if raw == DOCUMENT_PATH else plane_of(raw)
             if wanted is None:
                 status = await self._own(scope, raw, tracked, extra)
             else:
@@ -218,7 +220,10 @@ class Router:
         """The router's own few pages."""
         kind = b"application/json"
         status = 200
-        if raw == "/healthz":
+        if raw == DOCUMENT_PATH:
+            status, body, more = self._document.answer(scope["headers"])
+            extra = extra + more
+        elif raw == "/healthz":
             body = b'{"status":"ok"}'
         elif raw == "/readyz":
             ready = self._feed.table is not None and not self.draining
