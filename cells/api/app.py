@@ -10,7 +10,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cells.api import dlq, internal, job_changes, jobs, openapi, problems, runs, schedules, stats, targets
+from cells.api import (
+    batches,
+    dlq,
+    internal,
+    job_changes,
+    jobs,
+    openapi,
+    problems,
+    runs,
+    schedules,
+    stats,
+    targets,
+)
 from cells.api.auth import Gate
 from cells.api.services import Host, Services
 from cells.config import Settings
@@ -18,7 +30,7 @@ from cells.observability.metrics import Metrics
 from cells.ports import Clock, Queue, Secrets, Store
 
 #: Tried in this order, the busiest first.
-_RESOURCES = (jobs, runs, job_changes, schedules, targets, dlq, stats, internal)
+_RESOURCES = (jobs, batches, runs, job_changes, schedules, targets, dlq, stats, internal)
 
 
 def create_app(

@@ -34,6 +34,8 @@ log = logger(__name__)
 
 #: A body longer than this is not read (bytes).
 BODY_LIMIT = 1024 * 1024
+#: Routes whose bodies may be longer, up to what a router passes on (bytes).
+LONGER_BODIES = {"/v1/jobs:batch": 10 * 1024 * 1024}
 #: Answered without a signature.
 PUBLIC = frozenset({"/v1/openapi.json"})
 
@@ -124,34 +126,35 @@ def _signed_headers(scope: Scope) -> dict[str, str]:
 
 async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     """The whole body; None when the client went away before its end."""
+    limit = LONGER_BODIES.get(scope["path"], BODY_LIMIT)
     for name, value in scope["headers"]:
         if name == b"content-length":
             if not value.isdigit() or len(value) > 19:
                 raise malformed("Content-Length is no number.")
-            if int(value) > BODY_LIMIT:
-                raise _too_long()
+            if int(value) > limit:
+                raise _too_long(limit)
     message = await receive()
     if message["type"] == "http.disconnect":
         return None
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
-        if len(body) > BODY_LIMIT:
-            raise _too_long()
+        if len(body) > limit:
+            raise _too_long(limit)
         return body
     parts, size = [body], len(body)
     while message.get("more_body", False):
-        if size > BODY_LIMIT:
-            raise _too_long()
+        if size > limit:
+            raise _too_long(limit)
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         part = message.get("body", b"")
         parts.append(part)
         size += len(part)
-    if size > BODY_LIMIT:
-        raise _too_long()
+    if size > limit:
+        raise _too_long(limit)
     return b"".join(parts)
 
 
-def _too_long() -> Problem:
-    return too_large(f"A request body has at most {BODY_LIMIT} bytes.")
+def _too_long(limit: int) -> Problem:
+    return too_large(f"A request body has at most {limit} bytes here.")

@@ -91,6 +91,47 @@ def more_schedule_faults(services: Services, fields: Fields) -> list[Fault]:
     return []
 
 
+class Planner:
+    """First occurrences and windows as of one moment, each worked out once: the jobs of a batch have
+    most of them in common."""
+
+    def __init__(self, config: TenantConfig, now: datetime):
+        self._config = config
+        self._now = now
+        self._schedules: dict[bytes, Schedule] = {}
+        self._first: dict[int, datetime | None] = {}
+        self._windows: dict[tuple[int, int], int] = {}
+        self._kept: list[Schedule] = []  # so that their ids stay theirs
+
+    def schedule(self, raw: bytes, given: ScheduleIn) -> Schedule:
+        """`checked_schedule`, by the text it was given in."""
+        found = self._schedules.get(raw)
+        if found is None:
+            found = self._schedules[raw] = checked_schedule(given, self._now)
+        return found
+
+    def first(self, schedule: Schedule) -> datetime | None:
+        """The first occurrence."""
+        key = id(schedule)
+        if key not in self._first:
+            first = compile_schedule(schedule).first(self._now)
+            self._first[key] = first.at if first is not None else None
+            self._kept.append(schedule)
+        return self._first[key]
+
+    def window_ms(self, schedule: Schedule, requested_seconds: int) -> int:
+        """The window of a job on that schedule; a 422 if it cannot be."""
+        key = (id(schedule), requested_seconds)
+        found = self._windows.get(key)
+        if found is None:
+            try:
+                found = self._windows[key] = window_for(schedule, requested_seconds, self._config)
+            except ScheduleError as error:
+                raise invalid(schedule_faults(error)) from None
+            self._kept.append(schedule)
+        return found
+
+
 # --- targets -----------------------------------------------------------------------------
 async def resolve_target(call: Call, given: TargetIn, headers: dict[str, str]) -> TargetRef:
     """The approved target that is meant, and the path below it; a 422 if there is none."""
@@ -135,6 +176,27 @@ def _no_second_authorization(row: TargetRow, headers: dict[str, str]) -> None:
     for name in headers:
         if name.lower() == "authorization":
             raise invalid([body_fault(pointer_to("headers", name), "is set by the target's own auth")])
+
+
+class TargetFinder:
+    """`resolve_target` for many jobs of one request: what is not there is looked for once."""
+
+    def __init__(self, call: Call):
+        self._call = call
+        self._missing: dict[tuple[str | None, str | None], Problem] = {}
+
+    async def find(self, given: TargetIn, headers: dict[str, str]) -> TargetRef:
+        """The approved target that is meant; a 422 if there is none."""
+        key = (given.target_id, given.url)
+        missing = self._missing.get(key)
+        if missing is not None:
+            raise missing.with_traceback(None)
+        try:
+            return await resolve_target(self._call, given, headers)
+        except Problem as problem:
+            if problem.code is not ErrorCode.INVALID:  # what its headers say is its own fault
+                self._missing[key] = problem
+            raise
 
 
 # --- jobs --------------------------------------------------------------------------------
@@ -188,22 +250,20 @@ def new_job(
     actor: str,
     state: JobState = JobState.ACTIVE,
     keep: JobRow | None = None,
+    planner: Planner | None = None,
 ) -> NewJob:
     """A job with its first timer. `keep`: the row whose next occurrence stands (an edit that does
     not touch the schedule); otherwise it is found from `now`."""
     schedule = definition.schedule
-    try:
-        window_ms = window_for(schedule, definition.dispatch_window_seconds, config)
-    except ScheduleError as error:
-        raise invalid(schedule_faults(error)) from None
+    planner = planner or Planner(config, now)
+    window_ms = planner.window_ms(schedule, definition.dispatch_window_seconds)
     offset_ms = ids.offset_of(job_id, window_ms)
     if keep is not None:
         next_run_at = keep.next_run_at
         if schedule.type is ScheduleType.NOW:
             offset_ms = keep.offset_ms
     else:
-        first = compile_schedule(schedule).first(now)
-        next_run_at = first.at if first is not None else None
+        next_run_at = planner.first(schedule)
         if schedule.type is ScheduleType.NOW:
             # Due now to the millisecond, though runs are named by whole seconds.
             offset_ms = now.microsecond // 1000

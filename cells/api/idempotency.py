@@ -37,6 +37,11 @@ def read_key(header: str | None) -> str | None:
     return key
 
 
+def is_key(text: str) -> bool:
+    """Whether a key given inside of a body is one."""
+    return 0 < len(text) <= KEY_LIMIT and text.isascii() and text.isprintable()
+
+
 def fingerprint(body: bytes) -> bytes:
     """What tells one request body from another."""
     return hashlib.sha256(body).digest()

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from cells.api import models, shapes, target_models
+from cells.api import batch_models, models, shapes, target_models
 from cells.api.problems import MEDIA_TYPE
 
 TITLE = "Clockhouse: jobs, runs and targets"
@@ -38,6 +38,10 @@ _TAGS = {
     "Dead letters": "What failed for good.",
     "Statistics": "Minute by minute.",
 }
+
+
+#: Shapes that no signature names.
+_READ_BY_HAND = (models.JobPatch, target_models.TargetPatch, batch_models.BatchIn, shapes.Problem)
 
 
 def _problem(status: int) -> dict[str, Any]:
@@ -89,6 +93,11 @@ def operation(route: dict[str, Any]) -> dict[str, Any]:
                 for media in ("application/merge-patch+json", "application/json")
             },
         }
+    if route["body"] is not None:
+        extra["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": _REF + route["body"].__name__}}},
+        }
     takes_body = "body" in inspect.signature(route["function"]).parameters
     if takes_body and route["rule"].body_optional:
         extra["requestBody"] = {"required": False}
@@ -122,7 +131,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         )
         schemas = made.setdefault("components", {}).setdefault("schemas", {})
         _, more = models_json_schema(
-            [(model, "validation") for model in (models.JobPatch, target_models.TargetPatch, shapes.Problem)],
+            [(model, "validation") for model in _READ_BY_HAND],
             ref_template=_REF + "{model}",
         )
         for name, schema in more.get("$defs", {}).items():

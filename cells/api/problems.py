@@ -73,8 +73,8 @@ class Problem(Exception):
         self.extra = dict(extra or {})
         self.headers = dict(headers or {})
 
-    def response(self) -> Response:
-        """The answer."""
+    def document(self) -> dict[str, Any]:
+        """The problem document."""
         document: dict[str, Any] = {
             "type": TYPE_PREFIX + self.code.value.lower().replace("_", "-"),
             "title": _TITLES[self.code],
@@ -85,8 +85,12 @@ class Problem(Exception):
         if self.errors:
             document["errors"] = self.errors[:FAULTS_LIMIT]
         document.update(self.extra)
+        return document
+
+    def response(self) -> Response:
+        """The answer."""
         return Response(
-            msgspec.json.encode(document), self.status, headers=self.headers, media_type=MEDIA_TYPE
+            msgspec.json.encode(self.document()), self.status, headers=self.headers, media_type=MEDIA_TYPE
         )
 
 

@@ -42,9 +42,15 @@ def read_fields(body: bytes, *, optional: bool = False) -> Fields:
         raise malformed("A body is expected: a JSON object.")
     try:
         body.decode()  # the decoder lets bad octets pass inside of what it does not look into
-        return _fields.decode(body)
     except UnicodeDecodeError:
         raise malformed("The body is not UTF-8.") from None
+    return object_fields(body)
+
+
+def object_fields(text: bytes) -> Fields:
+    """The members of a JSON object that is known to be UTF-8."""
+    try:
+        return _fields.decode(text)
     except RecursionError:
         raise malformed("The body is nested too deeply.") from None
     except msgspec.ValidationError:

@@ -144,13 +144,14 @@ class Routes:
         answers: dict[int, tuple[str, type[BaseModel] | None]],
         problems: tuple[int, ...] = (),
         patch: type[BaseModel] | None = None,
+        body: type[BaseModel] | None = None,
         idempotent: bool = False,
         etag: bool = False,
     ) -> Callable[[Endpoint], Endpoint]:
         """Decorate a route function. `answers` are the good ones, with description and shape;
         `problems` the statuses beyond those every route may answer. `patch` documents a merge
-        patch, which the function reads itself; `idempotent` the Idempotency-Key header; `etag`
-        If-Match."""
+        patch and `body` a body that the function reads itself; `idempotent` the Idempotency-Key
+        header; `etag` If-Match."""
 
         def decorate(function: Endpoint) -> Endpoint:
             self._list.append(
@@ -162,6 +163,7 @@ class Routes:
                     "answers": answers,
                     "problems": problems,
                     "patch": patch,
+                    "body": body,
                     "idempotent": idempotent,
                     "etag": etag,
                 }

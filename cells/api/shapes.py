@@ -132,6 +132,25 @@ class JobCreated(Job):
     notes: list[str] | None = None
 
 
+class BatchResult(Shape):
+    """What became of one job of a batch."""
+
+    status: int = Field(description="As a request for this job alone would have been answered.")
+    job_id: str | None = Field(None, description="If the job is there.")
+    next_run_at: datetime | None = None
+    due_at: datetime | None = None
+    replayed: bool | None = Field(None, description="true: it was there under its idempotency key.")
+    problem: Problem | None = Field(None, description="Why it was refused.")
+
+
+class BatchResults(Shape):
+    """One result per job, in order."""
+
+    results: list[BatchResult]
+    created: int
+    failed: int
+
+
 class RecentRun(Shape):
     """A run of a job, in short."""
 

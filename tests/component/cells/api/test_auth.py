@@ -35,6 +35,12 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
         {"schedule": {"type": "NOW"}, "target": {"target_id": "tgt_email"}},
         Scope.JOBS_WRITE,
     ),
+    (
+        "POST",
+        "/v1/jobs:batch",
+        {"jobs": [{"schedule": {"type": "NOW"}, "target": {"target_id": "tgt_email"}}]},
+        Scope.JOBS_WRITE,
+    ),
     ("GET", "/v1/jobs", None, Scope.JOBS_READ),
     ("GET", "/v1/jobs/{job}", None, Scope.JOBS_READ),
     ("PATCH", "/v1/jobs/{job}", {"name": "other"}, Scope.JOBS_WRITE),

@@ -1,0 +1,190 @@
+"""Many jobs in one request: each is judged by itself, all good ones are written in one commit."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from cells.api import building, documents, idempotency, shapes
+from cells.api.batch_models import BATCH_LIMIT, BatchIn
+from cells.api.models import JobIn
+from cells.api.problems import Problem, body_fault, invalid, key_reused, malformed, of_exception
+from cells.api.reading import Fields, object_fields, read_model, take_payload
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.contract import Scope
+from cells.domain import ids
+from cells.ports import Created, NewJob, NotOwner
+
+routes = Routes("Jobs")
+
+_CREATE = "POST /v1/jobs:batch"
+#: So many are read between two looks at other requests.
+_SLICE = 50
+
+Result = dict[str, Any]
+
+
+class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
+    jobs: list[msgspec.Raw]
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+_encode = msgspec.json.Encoder().encode
+
+
+@routes.add(
+    "POST",
+    "/v1/jobs:batch",
+    Rule(scope=Scope.JOBS_WRITE, writes=True),
+    answers={200: ("What became of each job, in the order they were sent.", shapes.BatchResults)},
+    problems=(413,),
+    body=BatchIn,
+    idempotent=True,
+)
+async def create_jobs(call: Call) -> Response:
+    """Create up to 1,000 jobs at once, in a body of at most 10 MiB.
+
+    Each job has a result of its own: `status` 201, 200 (it was there under its idempotency key), or
+    the status and `problem` that a request for it alone would have had. One that is refused costs
+    the others nothing. A job's own `idempotency_key` protects it in any batch; with the header
+    Idempotency-Key the whole batch can be sent again, and jobs without a key of their own are known
+    by their place in it.
+    """
+    raws = _items(call.raw_body)
+    services = call.services
+    batch = _Batch(call)
+    results: list[Result | None] = [None] * len(raws)
+    made: list[tuple[int, NewJob]] = []
+    for i, raw in enumerate(raws):
+        try:
+            made.append((i, await batch.read(i, bytes(raw))))
+        except Problem as problem:
+            results[i] = _refused(problem)
+        if i % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
+    outcomes = await services.store.create_jobs(
+        [call.fence] * len(made), [job for _, job in made], host_id=services.host.host_id
+    )
+    if outcomes and all(isinstance(outcome, NotOwner) for outcome in outcomes):
+        raise outcomes[0]  # type: ignore[misc]  # for the router: the whole batch goes elsewhere
+    members = []
+    for (i, job), outcome in zip(made, outcomes, strict=True):
+        results[i] = _result(job, outcome)
+        if isinstance(outcome, Created) and outcome.created:
+            member = building.member_of(job, call.tenant_id, version=1)
+            if member is not None:
+                members.append(member)
+    services.feed.add(members)
+    created = sum(1 for result in results if result is not None and result["status"] == 201)
+    failed = sum(1 for result in results if result is not None and result["status"] >= 400)
+    return answer({"results": results, "created": created, "failed": failed})
+
+
+def _items(body: bytes) -> list[msgspec.Raw]:
+    if not body:
+        raise malformed("A body is expected: a JSON object.")
+    try:
+        body.decode()
+        found = _envelope.decode(body).jobs
+    except UnicodeDecodeError:
+        raise malformed("The body is not UTF-8.") from None
+    except RecursionError:
+        raise malformed("The body is nested too deeply.") from None
+    except msgspec.ValidationError:
+        raise invalid([body_fault("", "is an object with one member, jobs: a list")]) from None
+    except msgspec.DecodeError as error:
+        raise malformed(f"The body is not JSON: {error}.") from None
+    if not 1 <= len(found) <= BATCH_LIMIT:
+        raise invalid([body_fault("/jobs", f"has 1 to {BATCH_LIMIT} items; these are {len(found)}")])
+    return found
+
+
+class _Batch:
+    """Reads the jobs of one request. What many of them have in common is worked out once."""
+
+    def __init__(self, call: Call):
+        self._call = call
+        self._now = call.services.now()
+        self._header = idempotency.read_key(call.header(b"idempotency-key"))
+        self._planner = building.Planner(call.tenant.config, self._now)
+        self._targets = building.TargetFinder(call)
+
+    async def read(self, place: int, raw: bytes) -> NewJob:
+        """One job, ready to be written; a `Problem` with everything that is wrong with it."""
+        call = self._call
+        fields = object_fields(raw)
+        key = self._key(place, fields)
+        payload = take_payload(fields)
+        given = read_model(fields, JobIn, lambda those: building.more_schedule_faults(call.services, those))
+        schedule = self._planner.schedule(bytes(fields["schedule"]), given.schedule)
+        target = await self._targets.find(given.target, given.headers)
+        if key is None:
+            job_id = call.services.fresh_id()
+        else:
+            job_id = ids.derived_id(tenant_id=call.tenant_id, key=f"{_CREATE}\n{key}")
+        job = building.new_job(
+            job_id=job_id,
+            definition=building.to_definition(given, schedule, target, call.tenant.config),
+            payload=payload,
+            config=call.tenant.config,
+            now=self._now,
+            actor=call.caller.actor,
+            planner=self._planner,
+        )
+        if key is None:
+            return job
+        return replace(
+            job,
+            idempotency_route=_CREATE,
+            idempotency_key=key,
+            fingerprint=idempotency.fingerprint(raw),
+            answer=_encode(_shown(job)),
+        )
+
+    def _key(self, place: int, fields: Fields) -> str | None:
+        raw = fields.pop("idempotency_key", None)
+        if raw is not None and bytes(raw) != b"null":
+            return _own_key(bytes(raw))
+        return None if self._header is None else f"{self._header}\n{place}"
+
+
+def _own_key(raw: bytes) -> str:
+    try:
+        text = msgspec.json.decode(raw, type=str)
+    except msgspec.MsgspecError:
+        text = ""
+    if not idempotency.is_key(text):
+        raise invalid([body_fault("/idempotency_key", "is a string of 1 to 255 printable ASCII characters")])
+    return text
+
+
+def _shown(job: NewJob) -> Result:
+    waits = job.due_at is not None
+    return {
+        "job_id": documents.job_text(job.job_id),
+        "next_run_at": documents.instant(job.next_run_at) if waits else None,
+        "due_at": documents.instant(job.due_at) if waits else None,
+    }
+
+
+def _result(job: NewJob, outcome: Created | Exception) -> Result:
+    if isinstance(outcome, Exception):
+        problem = of_exception(outcome)
+        if problem is None:
+            raise outcome
+        return _refused(problem)
+    if outcome.created:
+        return {"status": 201, **_shown(job)}
+    if outcome.key_reused:
+        return _refused(key_reused())
+    if outcome.answer is None:  # the record of its key is gone, the job is there
+        return {"status": 200, "job_id": documents.job_text(job.job_id), "replayed": True}
+    return {"status": 200, **msgspec.json.decode(outcome.answer), "replayed": True}
+
+
+def _refused(problem: Problem) -> Result:
+    return {"status": problem.status, "problem": problem.document()}
