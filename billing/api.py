@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from billing.rating import Line, Rated
+from billing.rating import STEP, Line, Rated
 from billing.reports import daily_cost, daily_cost_of, tenants_with_usage, usage_by_day
 from cells.contract import Scope
 from cells.domain.ids import TENANT, decode, encode
@@ -152,7 +152,7 @@ def _show_day(rated: Rated) -> dict[str, Any]:
 
 
 def _total(days: list[Rated]) -> str:
-    return _money(sum((d.total for d in days), Decimal(0)))
+    return _money(sum((d.total for d in days), Decimal(0).quantize(STEP)))
 
 
 class _Report(APIView):

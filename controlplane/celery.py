@@ -37,7 +37,9 @@ app.conf.update(
     task_serializer="json",
     accept_content=["json"],
     task_acks_late=False,  # a message is a hint: the rows say what is still to be done
-    task_time_limit=600,
+    # Tasks wait for databases and cells. Results of forked workers come through pipes, which do
+    # not survive that the event loop is rebuilt when the broker was away.
+    worker_pool="threads",
     worker_prefetch_multiplier=1,
     worker_send_task_events=False,
     worker_hijack_root_logger=False,

@@ -45,6 +45,8 @@ def logging_settings(level: str) -> dict[str, Any]:
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django.server": {"handlers": ["stderr"], "level": level, "propagate": False},
+            # Customers' mistakes are answered, not logged; ours are errors.
+            "django.request": {"level": "ERROR"},
             "httpx": {"level": "WARNING"},
             "httpcore": {"level": "WARNING"},
         },

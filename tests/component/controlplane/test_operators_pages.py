@@ -37,9 +37,7 @@ def client(control: None) -> Client:
 
 def test_every_model_has_a_list_and_shows_no_secret(client: Client) -> None:
     member = MembershipFactory()
-    create_api_key(
-        tenant_id=member.tenant.id, name="k", scopes=["jobs:read"], actor=service("t"), reason=""
-    )
+    create_api_key(tenant_id=member.tenant.id, name="k", scopes=["jobs:read"], actor=service("t"), reason="")
     for model in OURS:
         assert model in admin.site._registry
         meta = model._meta
