@@ -17,6 +17,7 @@ import httpx
 import msgspec
 
 from cells.contract import Caller, body_hash, sign_request
+from controlplane.operators.support import Guest
 from controlplane.tenants.models import Membership
 from controlplane.topology.cell_keys import open_cell_key
 from controlplane.topology.models import Placement, Site
@@ -89,7 +90,7 @@ class CellClient:
         self._caller = caller
 
     @classmethod
-    def for_member(cls, membership: Membership) -> Self:
+    def for_member(cls, membership: Membership | Guest) -> Self:
         """A client with the member's own scopes. `CellAway` while the tenant is not placed."""
         tenant = membership.tenant
         placement = Placement.objects.select_related("cell").filter(tenant=tenant).first()

@@ -66,7 +66,7 @@ _PLACES: dict[str, str] = {
 }
 SCHEDULE_FIELDS = ("cron", "time_zone", "every", "run_at", "start_at", "end_at", "dst_gap", "dst_overlap")
 #: What a browser's field for local times sends; it leaves out seconds that are none.
-_LOCAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?")
+LOCAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?")
 
 
 @dataclass
@@ -196,7 +196,7 @@ def place_of(pointer: str) -> str | None:
 
 def _instant(text: str, offset: str = "") -> str:
     """With seconds and offset, if it is a local time; else as it was typed: the API says what is wrong."""
-    found = _LOCAL.fullmatch(text)
+    found = LOCAL_TIME.fullmatch(text)
     return text if found is None else f"{text}{'' if found[1] else ':00'}{offset}"
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from controlplane.console.axis import Bar, Due
 from controlplane.console.cells_client import path
+from controlplane.console.job_form import LOCAL_TIME
 from controlplane.console.visit import Visit
-from controlplane.console.wording import STATES, main_delay, parse, schedule
+from controlplane.console.wording import STATES, instant, main_delay, parse, schedule
 
 PAGE = 50
 #: The longest page a cell gives.
@@ -19,6 +21,20 @@ LONGEST = 200
 def asked(visit: Visit, *names: str) -> dict[str, str]:
     """The filters of the URL that are set; they are passed on to the cell as they are."""
     return {name: value for name in names if (value := visit.request.GET.get(name, "").strip()[:200])}
+
+
+def settled(visit: Visit, *names: str) -> str | None:
+    """The same address with local times of a form made instants, so that it means the same to everybody
+    who opens it; None if there are none."""
+    given = visit.request.GET.copy()
+    changed = False
+    for name in names:
+        if LOCAL_TIME.fullmatch(text := given.get(name, "").strip()):
+            given[name] = instant(datetime.fromisoformat(text).replace(tzinfo=visit.zone))
+            changed = True
+    if not changed:
+        return None
+    return f"{visit.request.path}?{urlencode([(k, v) for k, v in given.items() if v])}"
 
 
 def next_page(visit: Visit, filters: Mapping[str, str], cursor: str | None) -> str | None:

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponseBase
 ZONE_COOKIE = "zone"
 #: Pages of others that bring scripts of their own.
 _NOT_OURS = ("/admin/", "/openapi/", "/v1/", "/internal/")
-_POLICY = "; ".join(
+POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -34,7 +34,7 @@ class PageHeaders:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         if not request.path_info.startswith(_NOT_OURS):
-            response.headers.setdefault("Content-Security-Policy", _POLICY)
+            response.headers.setdefault("Content-Security-Policy", POLICY)
             response.headers.setdefault("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
             if response.headers.get("Content-Type", "").startswith("text/html"):
                 response.headers.setdefault("Cache-Control", "no-store")
@@ -42,8 +42,8 @@ class PageHeaders:
 
 
 def viewer_zone(request: HttpRequest, fallback: str = "UTC") -> ZoneInfo:
-    """The viewer's time zone: what their browser said, else the workspace's."""
-    for name in (request.COOKIES.get(ZONE_COOKIE, ""), fallback):
+    """The viewer's time zone: what they chose, else what their browser said, else the workspace's."""
+    for name in (getattr(request.user, "timezone", ""), request.COOKIES.get(ZONE_COOKIE, ""), fallback):
         try:
             if name and len(name) <= 64:
                 return ZoneInfo(name)

@@ -1,7 +1,11 @@
-"""Runs and dead letters."""
+"""Runs: list, one run with its time and attempts, cancel, and once more after it failed for good."""
 
 from __future__ import annotations
 
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -9,34 +13,66 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
+from cells.domain.outcome import fingerprint
 from cells.domain.run import TERMINAL, RunState
 from controlplane.console.axis import SCALES, build, scale_for
 from controlplane.console.cells_client import CellAway, Refused, path
-from controlplane.console.lists import PAGE, asked, label, next_page, run_bars
+from controlplane.console.lists import (
+    PAGE,
+    asked,
+    label,
+    labels_of,
+    next_page,
+    run_bars,
+    sentences,
+    settled,
+)
 from controlplane.console.visit import Visit, tenant_page
-from controlplane.console.wording import parse, time_split
+from controlplane.console.waterfall import waterfall
+from controlplane.console.wording import instant, parse, time_split
 
 #: A run's page looks back.
 _NOW_AT = 0.85
+_CANCELLABLE = ("DUE", "READY", "RUNNING", "RETRY_WAIT")
+_RANGES = (
+    ("1 h", timedelta(hours=1)),
+    ("24 h", timedelta(hours=24)),
+    ("7 d", timedelta(days=7)),
+    ("30 d", timedelta(days=30)),
+)
 
 
 @tenant_page(Scope.JOBS_READ)
 def run_list(visit: Visit) -> HttpResponse:
     """GET /t/<slug>/runs/"""
+    if elsewhere := settled(visit, "scheduled_from", "scheduled_until"):
+        return redirect(elsewhere)
     filters = asked(visit, "state", "job_id", "target", "scheduled_from", "scheduled_until")
-    context: dict[str, Any] = {"section": "runs", "filters": filters, "states": list(RunState), "runs": []}
+    context: dict[str, Any] = {
+        "section": "runs",
+        "filters": filters,
+        "states": list(RunState),
+        "runs": [],
+        "ranges": [(word, instant(visit.now - span)) for word, span in _RANGES],
+    }
     try:
         found = visit.cell.get("/v1/runs", limit=PAGE, cursor=visit.request.GET.get("cursor", ""), **filters)
     except Refused as refused:
         if refused.status != 422:
             raise
-        context["faults"] = [f"{fault.place} {fault.detail}" for fault in refused.faults] or [refused.detail]
+        context["faults"] = sentences(refused.faults, refused.detail)
         return visit.page("console/runs/list.html", status=422, **context)
-    names = {job["job_id"]: label(job) for job in visit.cell.get("/v1/jobs", limit=200)["items"]}
-    context["runs"] = [{**run, "label": names.get(run["job_id"])} for run in found["items"]]
+    labels = labels_of(visit, [*(run["job_id"] for run in found["items"]), *job_asked(filters)])
+    context["runs"] = [{**run, "label": labels.get(run["job_id"])} for run in found["items"]]
+    context["job_label"] = labels.get(filters.get("job_id", ""))
     context["next"] = next_page(visit, filters, found["next_cursor"])
     context["paged"] = bool(visit.request.GET.get("cursor"))
     return visit.page("console/runs/list.html", **context)
+
+
+def job_asked(filters: Mapping[str, str]) -> list[str]:
+    """The job a list is limited to, if it is."""
+    return [filters["job_id"]] if "job_id" in filters else []
 
 
 @tenant_page(Scope.JOBS_READ)
@@ -59,17 +95,51 @@ def _run(visit: Visit, run_id: str) -> dict[str, Any]:
     if scale not in SCALES:
         age = visit.now - scheduled
         scale = scale_for([visit.now + age], visit.now, now_at=1 - _NOW_AT)
+    last = run["attempts"][-1] if run["attempts"] else {}
     return {
         "run": run,
         "job": job,
         "label": label(job),
         "done": run["state"] in TERMINAL,
         "split": time_split(run["where_the_time_went"]),
-        "cancellable": visit.may_write and run["state"] in ("DUE", "READY", "RUNNING", "RETRY_WAIT"),
+        "waterfall": waterfall(run, visit.now),
+        "attempts": [_attempt(run, job, attempt) for attempt in run["attempts"]],
+        "cancellable": visit.may_write and run["state"] in _CANCELLABLE,
+        "again": visit.may_trigger and run["state"] == "FAILED" and job["status"] != "CANCELLED",
+        "fingerprint": fingerprint(run["target_id"] or "", run["http_status"], last.get("error"))
+        if run["state"] == "FAILED"
+        else None,
         "axis": build(
             now=visit.now, scale=scale, zone=visit.zone, bars=run_bars(visit, [run]), now_at=_NOW_AT
         ),
     }
+
+
+def _attempt(run: Mapping[str, Any], job: Mapping[str, Any], attempt: Mapping[str, Any]) -> dict[str, Any]:
+    """An attempt with what its call said about itself, and the answer."""
+    started = parse(attempt["started_at"])
+    headers = {
+        "Idempotency-Key": run["idempotency_key"],
+        "X-Fencing-Token": attempt["epoch"],
+        "X-Clockhouse-Attempt": attempt["number"],
+        "webhook-id": run["idempotency_key"],
+        "webhook-timestamp": int(started.timestamp()) if started else "–",
+        "webhook-signature": "v1,…",
+    }
+    # The last attempt of a run that failed for good was not followed by another, whatever its answer allowed.
+    over = attempt["outcome"] == "RETRYABLE" and attempt["retry_in_ms"] is None
+    outcome = "TERMINAL" if over else attempt["outcome"]
+    own = (job.get("headers") or {}) if job["version"] == run["version"] else {}
+    more = {"sent": headers if started else {}, "own": own, "answer": _readable(attempt.get("body"))}
+    return {**attempt, "outcome": outcome, **more}
+
+
+def _readable(body: str | None) -> str | None:
+    """JSON with line breaks; anything else as it came."""
+    try:
+        return json.dumps(json.loads(body or ""), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return body
 
 
 @tenant_page(Scope.JOBS_WRITE, "GET", "POST")
@@ -77,8 +147,7 @@ def run_cancel(visit: Visit, run_id: str) -> HttpResponse:
     """GET says what will happen, POST asks the run to end."""
     if visit.request.method == "GET":
         run = visit.cell.get(path("runs", run_id))
-        template = "console/runs/confirm_part.html" if visit.request.htmx else "console/runs/confirm.html"  # type: ignore[attr-defined]
-        return visit.page(template, section="runs", run=run)
+        return _confirm(visit, "console/runs/confirm", run=run)
     try:
         answer = visit.cell.post(path("runs", run_id, verb="cancel"), {})
         waits = answer.document["state"] == "RUNNING"
@@ -93,16 +162,29 @@ def run_cancel(visit: Visit, run_id: str) -> HttpResponse:
     return redirect(visit.url("run", run_id))
 
 
-@tenant_page(Scope.JOBS_READ)
-def dead_letters(visit: Visit) -> HttpResponse:
-    """GET /t/<slug>/dlq/"""
-    filters = asked(visit, "target", "fingerprint")
-    found = visit.cell.get("/v1/dlq", limit=PAGE, cursor=visit.request.GET.get("cursor", ""), **filters)
-    return visit.page(
-        "console/runs/dlq.html",
-        section="dlq",
-        filters=filters,
-        groups=found["groups"],
-        items=found["items"],
-        next=next_page(visit, filters, found["next_cursor"]),
-    )
+@tenant_page(Scope.JOBS_TRIGGER, "GET", "POST")
+def run_again(visit: Visit, run_id: str) -> HttpResponse:
+    """GET says what a new run of the same job would do, POST starts it."""
+    run = visit.cell.get(path("runs", run_id))
+    job = visit.cell.get(path("jobs", run["job_id"]))
+    if visit.request.method == "GET":
+        token = str(uuid.uuid4())
+        return _confirm(visit, "console/runs/again", run=run, job=job, label=label(job), token=token)
+    token = visit.request.POST.get("token", "")[:64] or None
+    try:
+        answer = visit.cell.post(path("jobs", job["job_id"], verb="trigger"), {}, idempotency_key=token)
+    except Refused as refused:
+        if refused.status == 404:
+            raise
+        messages.error(visit.request, refused.detail)
+    except CellAway as away:
+        messages.error(visit.request, str(away))
+    else:
+        messages.success(visit.request, f"A new run of {label(job)} was started. This is it.")
+        return redirect(visit.url("run", answer.document["run_id"]))
+    return redirect(visit.url("run", run_id))
+
+
+def _confirm(visit: Visit, template: str, **context: Any) -> HttpResponse:
+    part = "_part" if visit.request.htmx else ""  # type: ignore[attr-defined]
+    return visit.page(f"{template}{part}.html", section="runs", **context)

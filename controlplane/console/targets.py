@@ -1,20 +1,23 @@
-"""Targets: list, register, approve, rotate the secret."""
+"""Targets: list and register. One target is in `target_pages.py`."""
 
 from __future__ import annotations
 
 import uuid
 from typing import Any
+from urllib.parse import quote
 
-from django.contrib import messages
-from django.http import Http404, HttpResponse
-from django.shortcuts import redirect
+from django.http import HttpResponse
 
 from cells.contract import Scope
-from controlplane.console.cells_client import CellAway, Fault, Refused, path
-from controlplane.console.lists import PAGE, asked, next_page
+from controlplane.console.cells_client import CellAway, Fault, Refused
+from controlplane.console.lists import PAGE, asked, at_most_shown, next_page, sentences
+from controlplane.console.target_pages import secret_page
 from controlplane.console.visit import Visit, tenant_page
 
 _TEXTS = ("target_id", "base_url", "owner_team", "description")
+_STATES = ("PENDING", "APPROVED", "DISABLED", "GONE")
+#: Jobs of each listed target are counted up to here.
+_COUNTED = 100
 _NUMBERS = ("max_concurrency", "latency_slo_ms")
 _CREDENTIALS = {"BEARER": ("token",), "BASIC": ("username", "password")}
 _KINDS = (
@@ -29,14 +32,29 @@ _DEFAULTS = {"max_concurrency": "100", "latency_slo_ms": "2000", "auth_type": "H
 def target_list(visit: Visit) -> HttpResponse:
     """GET /t/<slug>/targets/"""
     filters = asked(visit, "state")
-    found = visit.cell.get("/v1/targets", limit=PAGE, cursor=visit.request.GET.get("cursor", ""), **filters)
-    return visit.page(
-        "console/targets/list.html",
-        section="targets",
-        filters=filters,
-        targets=found["items"],
-        next=next_page(visit, filters, found["next_cursor"]),
-    )
+    context: dict[str, Any] = {"section": "targets", "filters": filters, "states": _STATES, "targets": []}
+    try:
+        found = visit.cell.get(
+            "/v1/targets", limit=PAGE, cursor=visit.request.GET.get("cursor", ""), **filters
+        )
+    except Refused as refused:
+        if refused.status != 422:
+            raise
+        context["faults"] = sentences(refused.faults, refused.detail)
+        return visit.page("console/targets/list.html", status=422, **context)
+    counts = visit.cell.get_many(_jobs_of(target["target_id"]) for target in found["items"])
+    context["targets"] = [
+        {**target, "jobs": at_most_shown(jobs)}
+        for target in found["items"]
+        if (jobs := counts.get(_jobs_of(target["target_id"]))) is not None
+    ]
+    context["next"] = next_page(visit, filters, found["next_cursor"])
+    context["paged"] = bool(visit.request.GET.get("cursor"))
+    return visit.page("console/targets/list.html", **context)
+
+
+def _jobs_of(target_id: str) -> str:
+    return f"/v1/jobs?target={quote(target_id)}&state=SCHEDULED&limit={_COUNTED}"
 
 
 @tenant_page(Scope.JOBS_WRITE, "GET", "POST")
@@ -52,7 +70,7 @@ def target_new(visit: Visit) -> HttpResponse:
         return _form(visit, values, token, refused.faults or [Fault(place="", detail=refused.detail)], 422)
     except CellAway as away:
         return _form(visit, values, token, [Fault(place="", detail=f"{away} Nothing was registered.")], 503)
-    return _secret(visit, answer.document, "is registered")
+    return secret_page(visit, answer.document, "is registered")
 
 
 def _body(values: dict[str, str]) -> dict[str, Any]:
@@ -85,41 +103,3 @@ def _form(
     shown = {name: text for name, text in values.items() if name not in ("token", "password")}
     form = {"values": shown, "token": token, "faults": placed, "general": general}
     return visit.page("console/targets/new.html", status=status, section="targets", form=form, kinds=_KINDS)
-
-
-@tenant_page(Scope.TARGETS_APPROVE, "GET", "POST")
-def target_action(visit: Visit, target_id: str, verb: str) -> HttpResponse:
-    """POST …/approve, …/rotate; GET …/rotate says what it will touch."""
-    if visit.request.method == "GET":
-        return _confirm(visit, target_id, verb)
-    try:
-        if verb == "approve":
-            visit.cell.post(path("targets", target_id, verb="approve"), {})
-            messages.success(visit.request, f"{target_id} is approved: jobs may call it.")
-        elif verb == "rotate":
-            answer = visit.cell.post(path("targets", target_id, verb="rotate-secret"), {})
-            return _secret(visit, answer.document, "has a new secret")
-        else:
-            raise Http404
-    except Refused as refused:
-        if refused.status in (403, 404):
-            raise
-        messages.error(visit.request, refused.detail)
-    except CellAway as away:
-        messages.error(visit.request, str(away))
-    return redirect(visit.url("targets"))
-
-
-def _confirm(visit: Visit, target_id: str, verb: str) -> HttpResponse:
-    if verb != "rotate":
-        return redirect(visit.url("targets"))
-    part = visit.request.htmx  # type: ignore[attr-defined]
-    template = "console/targets/confirm_part.html" if part else "console/targets/confirm.html"
-    target = visit.cell.get(path("targets", target_id))
-    jobs = visit.cell.get("/v1/jobs", target=target_id, state="SCHEDULED", limit=200)
-    number = f"{len(jobs['items'])}{' or more' if jobs['next_cursor'] else ''}"
-    return visit.page(template, section="targets", target=target, number=number)
-
-
-def _secret(visit: Visit, target: dict[str, Any], happened: str) -> HttpResponse:
-    return visit.page("console/targets/secret.html", section="targets", target=target, happened=happened)

@@ -2,7 +2,8 @@
 
 from django.urls import path
 
-from controlplane.console import creating, editing, entry, jobs, overview, runs, targets, usage
+from controlplane.console import creating, dead_letters, editing, entry, jobs, overview, runs, target_pages, targets, usage
+from controlplane.console.settings_urls import settings_patterns
 
 app_name = "console"
 
@@ -23,9 +24,13 @@ urlpatterns = [
     path(_T + "runs/<str:run_id>/", runs.run_detail, name="run"),
     path(_T + "runs/<str:run_id>/live", runs.run_live, name="run-live"),
     path(_T + "runs/<str:run_id>/cancel", runs.run_cancel, name="run-cancel"),
-    path(_T + "dlq/", runs.dead_letters, name="dlq"),
+    path(_T + "runs/<str:run_id>/again", runs.run_again, name="run-again"),
+    path(_T + "dlq/", dead_letters.dead_letters, name="dlq"),
     path(_T + "usage", usage.usage, name="usage"),
     path(_T + "targets/", targets.target_list, name="targets"),
     path(_T + "targets/new", targets.target_new, name="target-new"),
-    path(_T + "targets/<str:target_id>/<slug:verb>", targets.target_action, name="target-action"),
+    path(_T + "targets/<str:target_id>/", target_pages.target_detail, name="target"),
+    path(_T + "targets/<str:target_id>/live", target_pages.target_live, name="target-live"),
+    path(_T + "targets/<str:target_id>/<slug:verb>", target_pages.target_action, name="target-action"),
+    *settings_patterns,
 ]

@@ -17,9 +17,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from cells.contract import Scope, allows
+from controlplane.actors import Actor
 from controlplane.console.cells_client import CellAway, CellClient, Refused
 from controlplane.console.middleware import viewer_zone
+from controlplane.operators.support import Guest
 from controlplane.tenants.models import Membership, Tenant
+from controlplane.tenants.roles import Role
 from controlplane.workspace.models import WorkspaceSettings
 
 
@@ -28,7 +31,7 @@ class Visit:
     """Who looks at which tenant, when, and from which time zone."""
 
     request: HttpRequest
-    membership: Membership
+    membership: Membership | Guest
     now: datetime
 
     @property
@@ -46,9 +49,33 @@ class Visit:
         return CellClient.for_member(self.membership)
 
     @cached_property
+    def workspace(self) -> WorkspaceSettings:
+        """The workspace's own settings; the defaults where nobody has set any."""
+        return WorkspaceSettings.objects.first() or WorkspaceSettings()
+
+    @property
+    def name(self) -> str:
+        """What the workspace is called."""
+        return self.workspace.display_name or self.tenant.name
+
+    @property
+    def guest(self) -> Guest | None:
+        """Set while an operator visits."""
+        return self.membership if isinstance(self.membership, Guest) else None
+
+    @property
+    def actor(self) -> Actor:
+        """Who acts here, for use-cases and their audit."""
+        address = self.request.META.get("REMOTE_ADDR", "")
+        return Actor(
+            name=self.membership.user.actor_name,
+            owner=self.membership.role == Role.OWNER,
+            source=f"console {address}".strip(),
+        )
+
+    @cached_property
     def zone(self) -> ZoneInfo:
-        settings = WorkspaceSettings.objects.first()
-        return viewer_zone(self.request, settings.timezone if settings else "UTC")
+        return viewer_zone(self.request, self.workspace.timezone)
 
     def may(self, scope: Scope) -> bool:
         """Whether the member may do something; the cell checks it again."""
@@ -69,6 +96,10 @@ class Visit:
     @property
     def may_see_payloads(self) -> bool:
         return self.may(Scope.PAYLOADS_READ)
+
+    @property
+    def may_administer(self) -> bool:
+        return self.may(Scope.ADMIN)
 
     @property
     def may_see_usage(self) -> bool:
@@ -97,7 +128,7 @@ def tenant_page(scope: Scope, *methods: str) -> Callable[[Page], Page]:
         @require_http_methods(list(methods) or ["GET"])
         @wraps(view)
         def checked(request: HttpRequest, slug: str, *args: Any, **more: Any) -> HttpResponse:
-            membership: Membership | None = getattr(request, "membership", None)
+            membership: Membership | Guest | None = getattr(request, "membership", None)
             if membership is None or membership.tenant.slug != slug:
                 raise Http404
             visit = Visit(request, membership, timezone.now())

@@ -76,11 +76,13 @@ def _ended(attempts: Sequence[Mapping[str, Any]], due: datetime) -> list[Row]:
         claimed = parse(attempt["claimed_at"]) or finished
         started = parse(attempt["started_at"])
         pieces = _waits(ready, claimed, started or finished)
-        word, look, _ = STATES.get(attempt["outcome"], (attempt["outcome"], "mute", ""))
+        again = attempt.get("retry_in_ms") is not None
+        outcome = "TERMINAL" if attempt["outcome"] == "RETRYABLE" and not again else attempt["outcome"]
+        word, look, _ = STATES.get(outcome, (outcome, "mute", ""))
         if started is not None:
             pieces.append(_piece("run", started, finished, f"Call, {word.lower()}", look))
         ready = finished
-        if attempt.get("retry_in_ms") is not None:
+        if again:
             ready = finished + timedelta(milliseconds=attempt["retry_in_ms"])
             pieces.append(_piece("retries", finished, ready, "Wait before the next attempt"))
         took = duration((finished - (started or claimed)) / timedelta(milliseconds=1))

@@ -55,6 +55,11 @@ def parse(instant: str | None) -> datetime | None:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
+def instant(at: datetime) -> str:
+    """An instant as cells read it."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def duration(ms: float | None) -> str:
     """`0 ms`, `340 ms`, `2.4 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
     if ms is None:

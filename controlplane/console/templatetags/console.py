@@ -131,6 +131,25 @@ def local(text: str) -> str:
 
 
 @register.simple_tag(takes_context=True)
+def field_time(context: Context, value: object) -> str:
+    """An instant as a field for local times holds it, in the viewer's zone."""
+    at = _instant(value)
+    return "" if at is None else f"{at.astimezone(context['visit'].zone):%Y-%m-%dT%H:%M:%S}"
+
+
+@register.simple_tag(takes_context=True)
+def with_query(context: Context, **changes: object) -> str:
+    """This address with some of its parameters changed (None: left out), from its first page."""
+    given = context["request"].GET.copy()
+    given.pop("cursor", None)
+    for name, value in changes.items():
+        given.pop(name, None)
+        if value not in (None, ""):
+            given[name] = str(value)
+    return f"?{given.urlencode()}"
+
+
+@register.simple_tag(takes_context=True)
 def next_run(context: Context, job: dict[str, Any]) -> SafeString | str:
     """When a job starts next; with the instant it is for, where a window lies between."""
     scheduled, due = wording.parse(job["next_run_at"]), wording.parse(job["due_at"])

@@ -1,0 +1,41 @@
+"""What failed for good: groups by how, and the runs in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+
+from cells.contract import Scope
+from controlplane.console.cells_client import Refused
+from controlplane.console.lists import PAGE, asked, labels_of, next_page, sentences
+from controlplane.console.visit import Visit, tenant_page
+
+
+@tenant_page(Scope.JOBS_READ)
+def dead_letters(visit: Visit) -> HttpResponse:
+    """GET /t/<slug>/dlq/"""
+    filters = asked(visit, "target", "fingerprint")
+    cursor = visit.request.GET.get("cursor", "")
+    context: dict[str, Any] = {"section": "dlq", "filters": filters, "groups": [], "items": []}
+    try:
+        found = visit.cell.get("/v1/dlq", limit=PAGE, cursor=cursor, **filters)
+    except Refused as refused:
+        if refused.status != 422:
+            raise
+        context["faults"] = sentences(refused.faults, refused.detail)
+        return visit.page("console/runs/dlq.html", status=422, **context)
+    # The groups are those of the whole queue; they are not repeated on later pages.
+    groups = found["groups"] if not cursor else []
+    if target := filters.get("target"):
+        groups = [group for group in groups if group["target_id"] == target]
+    labels = labels_of(visit, (item["job_id"] for item in found["items"]))
+    chosen = [group for group in groups if group["fingerprint"] == filters.get("fingerprint")]
+    context |= {
+        "groups": groups,
+        "chosen": chosen[0] if chosen else None,
+        "items": [{**item, "label": labels.get(item["job_id"])} for item in found["items"]],
+        "next": next_page(visit, filters, found["next_cursor"]),
+        "paged": bool(cursor),
+    }
+    return visit.page("console/runs/dlq.html", **context)

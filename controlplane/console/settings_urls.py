@@ -1,0 +1,39 @@
+"""Addresses of settings, accounts and help, beside those of the workload in `urls.py`."""
+
+from django.urls import path
+
+from controlplane.console import (
+    api_keys,
+    audit,
+    guests,
+    invited,
+    limits,
+    members,
+    preferences,
+    reference,
+    starting,
+    workspace_settings,
+)
+
+_T = "t/<slug:slug>/"
+_S = _T + "settings/"
+
+settings_patterns = [
+    path("account/", preferences.preferences, name="preferences"),
+    path("invitations/<str:token>", invited.invitation, name="invitation"),
+    path("support/<slug:slug>/end", guests.leave, name="support-end"),
+    path(_T + "start", starting.getting_started, name="start"),
+    path(_T + "reference", reference.reference, name="reference"),
+    path(_S, workspace_settings.workspace_settings, name="settings"),
+    path(_S + "support", workspace_settings.support_grant, name="support-grant"),
+    path(_S + "leave", members.leave, name="leave"),
+    path(_S + "limits", limits.limits, name="limits"),
+    path(_S + "members/", members.member_list, name="members"),
+    path(_S + "members/<str:member_id>/", members.member_edit, name="member"),
+    path(_S + "members/<str:member_id>/remove", members.member_remove, name="member-remove"),
+    path(_S + "invitations/<str:invitation_id>/<slug:verb>", members.invitation_action, name="invitation-action"),
+    path(_S + "keys/", api_keys.key_list, name="keys"),
+    path(_S + "keys/new", api_keys.key_new, name="key-new"),
+    path(_S + "keys/<str:key_id>/<slug:verb>", api_keys.key_action, name="key-action"),
+    path(_S + "audit", audit.audit_log, name="audit"),
+]

@@ -1,0 +1,77 @@
+"""The workspace's own settings, and what operators may see while they help."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from zoneinfo import available_timezones
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse
+from django.shortcuts import redirect
+
+from cells.contract import Scope
+from controlplane.console.acting import Form, done, not_done
+from controlplane.console.visit import Visit, tenant_page
+from controlplane.errors import Refused
+from controlplane.operators.support import GRANT_HOURS, grant_payloads, payload_grant
+from controlplane.tenants.actions.accounts import THEMES
+from controlplane.workspace.actions import set_workspace
+
+_FIELDS = ("display_name", "timezone", "theme", "week_starts_on")
+
+
+@lru_cache(maxsize=1)
+def zones() -> tuple[str, ...]:
+    """Names of time zones, for suggestions."""
+    return tuple(sorted(name for name in available_timezones() if not name.startswith(("Etc/", "System"))))
+
+
+@tenant_page(Scope.JOBS_READ, "GET", "POST")
+def workspace_settings(visit: Visit) -> HttpResponse:
+    """GET …/settings/ is for everybody; POST for admins."""
+    settings = visit.workspace
+    form = Form(values={name: getattr(settings, name) for name in _FIELDS})
+    if visit.request.method == "POST":
+        if not visit.may_administer:
+            raise PermissionDenied
+        values = {name: visit.request.POST.get(name, "").strip() for name in _FIELDS}
+        try:
+            set_workspace(tenant_id=visit.tenant.id, **values, actor=visit.actor, reason="")
+        except Refused as refused:
+            form = Form.refused(values, refused, fields=_FIELDS)
+        else:
+            done(
+                visit, "The workspace's settings are saved.",
+                link=(f"{visit.url('audit')}?action=workspace.", "In the audit log"),
+            )  # fmt: skip
+            return redirect(visit.url("settings"))
+    return visit.page(
+        "console/settings/workspace.html",
+        status=422 if form.faults or form.general else 200,
+        section="settings",
+        tab="workspace",
+        form=form,
+        zones=zones(),
+        themes=THEMES,
+        days=list(enumerate(("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"), 1)),
+        grant=payload_grant(visit.tenant.id),
+        grant_hours=GRANT_HOURS,
+    )
+
+
+@tenant_page(Scope.ADMIN, "POST")
+def support_grant(visit: Visit) -> HttpResponse:
+    """POST …/settings/support: how long visiting operators may see payloads; 0 ends it."""
+    text = visit.request.POST.get("hours", "")
+    hours = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else -1
+    try:
+        grant = grant_payloads(tenant_id=visit.tenant.id, hours=hours, actor=visit.actor, reason="")
+    except Refused as refused:
+        not_done(visit, refused)
+    else:
+        if hours:
+            until = f"{grant.until.astimezone(visit.zone):%a %d %b, %H:%M}"
+            done(visit, "Clockhouse operators who visit may see payloads until {}.", until)
+        else:
+            done(visit, "Clockhouse operators may not see payloads any more.")
+    return redirect(visit.url("settings"))
