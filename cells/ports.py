@@ -12,7 +12,7 @@ All instants are aware datetimes in UTC; durations are milliseconds unless a nam
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -584,7 +584,13 @@ class Store(Protocol):
 
     # upkeep
     async def ensure_partitions(self, *, days_ahead: int) -> None: ...
-    async def purge_idempotency_keys(self, *, older_than_hours: int) -> int: ...
+    async def purge(self, *, page: int) -> Mapping[str, int]:
+        """Forget at most `page` rows of each kind whose time is over; how many of each went."""
+        ...
+
+    async def drop_journal_day(self) -> bool:
+        """Drop one day of the journal that nobody needs any more; whether there was one."""
+        ...
 
 
 class Queue(Protocol):

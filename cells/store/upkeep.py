@@ -1,9 +1,22 @@
-"""What has to be done now and then."""
+"""What has to be done now and then: partitions ahead, and an end to what only grows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import timedelta
+
 from cells.store.base import StoreBase
-from cells.store.database import fetch_one, run
+from cells.store.database import fetch_one, fetch_row, run
+
+#: How long rows are kept after their use, by what they are. README.md says what is kept for ever.
+KEPT = {
+    "idempotency_keys": timedelta(hours=24),
+    "meters": timedelta(days=35),  # as long as the ledger takes late ones
+    "stats": timedelta(days=90),
+    "secrets": timedelta(days=1),
+    "hosts": timedelta(days=30),
+}
+JOURNAL_KEPT = timedelta(days=30)
 
 
 class Upkeep(StoreBase):
@@ -17,10 +30,21 @@ class Upkeep(StoreBase):
             await run(connection, "partitions_patience")
             await run(connection, "partitions_ensure", {"days_ahead": days_ahead})
 
-    async def purge_idempotency_keys(self, *, older_than_hours: int) -> int:
-        """Forget a page of keys older than that; how many."""
+    async def purge(self, *, page: int) -> Mapping[str, int]:
+        """See `ports.Store.purge`. Each kind in a transaction of its own."""
+        gone = {}
+        for what, kept in KEPT.items():
+            async with self._database.transaction() as connection:
+                done = await run(connection, f"purge_{what}", {"kept": kept, "page": page})
+                gone[what] = done.rowcount
+        return gone
+
+    async def drop_journal_day(self) -> bool:
+        """See `ports.Store.drop_journal_day`. `Retryable` when the journal was too busy."""
         async with self._database.transaction() as connection:
-            return (await run(connection, "idempotency_purge", {"hours": older_than_hours})).rowcount
+            await run(connection, "purge_patience")
+            (dropped,) = await fetch_row(connection, "purge_journal_day", {"kept": JOURNAL_KEPT})
+            return bool(dropped)
 
     async def ping(self) -> None:
         """Raises `Retryable` if the engine does not answer."""

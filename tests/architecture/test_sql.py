@@ -12,6 +12,9 @@ _TOUCHED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|ONLY)\s+\"?(\w+)", re.I
 #: Blocks that speak about rows of all tenants on purpose, and why that is right.
 ACROSS_TENANTS = {
     "cells/store/sql/hosts.sql:hosts_bury": "asks whether a host holds any run at all, whoever's",
+    "cells/store/sql/upkeep.sql:purge_idempotency_keys": "whatever is over goes, whoever's",
+    "cells/store/sql/upkeep.sql:purge_meters": "whatever is over goes, whoever's",
+    "cells/store/sql/upkeep.sql:purge_secrets": "whatever is over goes, whoever's",
     "cells/store/sql/status.sql:status_oldest": "how late the cell is, over all tenants",
 }
 

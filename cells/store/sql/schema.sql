@@ -44,12 +44,3 @@ SELECT count(*) FILTER (WHERE ensure_day_partition(
            'runs', d::date, 'fillfactor=80, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=0'))
      + count(*) FILTER (WHERE ensure_day_partition('journal', d::date, 'autovacuum_enabled=true'))
 FROM generate_series((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + %(days_ahead)s::int, interval '1 day') AS d;
-
--- name: idempotency_purge
--- Forgets keys beyond their promise, a page at a time.
-WITH old AS (
-    SELECT tenant_id, route, key FROM idempotency_keys
-    WHERE created_at < now() - make_interval(hours => %(hours)s) ORDER BY created_at LIMIT 10000
-)
-DELETE FROM idempotency_keys i USING old
-WHERE i.tenant_id = old.tenant_id AND i.route = old.route AND i.key = old.key;

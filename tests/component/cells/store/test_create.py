@@ -129,7 +129,7 @@ async def test_a_job_outlives_the_memory_of_its_key(world: World) -> None:
     job = keyed("k")
     await create(world, (world.a, job))
     await world.sql.execute(b"UPDATE idempotency_keys SET created_at = now() - interval '25 hours'")
-    assert await world.store.purge_idempotency_keys(older_than_hours=24) == 1
+    assert (await world.store.purge(page=10))["idempotency_keys"] == 1
     assert await create(world, (world.a, job)) == [Created(created=False, status=201, answer=None)]
 
 
