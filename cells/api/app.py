@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from cells.api import (
     batches,
@@ -73,9 +75,22 @@ def _with_routes(services: Services) -> FastAPI:
     return app
 
 
-async def _framework_error(_: Request, error: Exception) -> Response:
-    problem = problems.of_exception(error)
-    return (problem or problems.internal_error()).response()
+async def _framework_error(request: Request, error: Exception) -> Response:
+    problem = problems.of_exception(error) or problems.internal_error()
+    if problem.status == 405:
+        problem.headers["Allow"] = ", ".join(_methods_at(request))
+    return problem.response()
+
+
+def _methods_at(request: Request) -> list[str]:
+    """All methods of a path: each has a route of its own, and the framework names the first one's."""
+    routes = [route for route in request.app.routes if isinstance(route, Route | APIRoute)]
+    return sorted(
+        method
+        for route in routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    )
 
 
 def routes_only() -> FastAPI:

@@ -10,6 +10,7 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     StringConstraints,
 )
@@ -19,6 +20,7 @@ from cells.api import paths
 
 TARGET_ID_PATTERN = r"^tgt_[A-Za-z0-9_\-]{1,64}$"
 
+_DATE_FIRST = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
@@ -49,6 +51,13 @@ def job_url(text: str) -> str:
         raise PydanticCustomError("url", "{fault}", {"fault": str(fault)}) from None
 
 
+def _written_moment(value: object) -> object:
+    # Left to itself the reader takes a number for seconds since 1970.
+    if isinstance(value, str) and not _DATE_FIRST.match(value):
+        raise PydanticCustomError("moment", "must be an instant such as 2026-09-28T07:00:00Z")
+    return value
+
+
 def _moment(value: datetime) -> datetime:
     # Outside of these years neither arithmetic nor storage is of any use to a scheduler.
     if not 1970 <= value.year <= 2200:
@@ -72,7 +81,7 @@ TargetId: TypeAlias = Annotated[str, StringConstraints(pattern=TARGET_ID_PATTERN
 Credential: TypeAlias = Annotated[
     str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[\x21-\x7e]+$")
 ]
-Moment: TypeAlias = Annotated[AwareDatetime, AfterValidator(_moment)]
+Moment: TypeAlias = Annotated[AwareDatetime, BeforeValidator(_written_moment), AfterValidator(_moment)]
 PriorityName: TypeAlias = Literal["CRITICAL", "HIGH", "DEFAULT", "LOW"]
 
 

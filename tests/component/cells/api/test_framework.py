@@ -28,6 +28,7 @@ async def test_unknown_paths_and_methods(api: Api) -> None:
         assert (answer.status_code, answer.json()["code"]) == (405, "METHOD_NOT_ALLOWED")
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.headers["allow"]
+    assert (await api.send("PUT", "/v1/jobs")).headers["allow"] == "GET, POST"
 
 
 async def test_bodies_that_are_too_long(api: Api) -> None:
@@ -102,6 +103,8 @@ async def test_unknown_and_wrong_parameters(api: Api) -> None:
         ):
             problem = await api.problem("GET", f"{path}?{query}", status=422, code="INVALID")
             assert [fault["parameter"] for fault in problem["errors"]] == [name]
+    for number in ("0.5", "1700000000", "-1"):  # no seconds since 1970
+        await api.problem("GET", f"/v1/jobs?due_until={number}", status=422, code="INVALID")
     await api.problem("GET", "/v1/runs?job_id=tgt_x", status=422, code="INVALID")
     await api.problem("GET", "/v1/jobs?tag=%00", status=422, code="INVALID")
     await api.problem("POST", "/v1/jobs?dry_run=1", {}, status=422, code="INVALID")
