@@ -37,10 +37,19 @@ class Strict(serializers.Serializer[Any]):
         return value
 
 
+class Text(serializers.CharField):
+    """A JSON string; no number that could be read as one."""
+
+    def to_internal_value(self, data: object) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return str(super().to_internal_value(data))
+
+
 class ReasonMixin(Strict):
     """Changes may say why; it goes into the audit log."""
 
-    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=500)
+    reason = Text(required=False, default="", allow_blank=True, max_length=500)
 
 
 class ApiView(APIView):
@@ -55,10 +64,18 @@ class ApiView(APIView):
         super().initial(request, *args, **kwargs)
         if self.needs_tenant and principal_of(request).tenant_id is None:
             raise Problem(400, ErrorCode.MALFORMED, "Name the tenant in X-Tenant-Id.")
+        # PostgreSQL keeps no NUL: nothing is called so, and nothing can be looked for.
+        if any("\0" in str(value) for value in kwargs.values()):
+            raise NotFound("nothing by that name")
         faults = [
             {"parameter": name, "detail": "Unknown parameter."}
             for name in request.query_params
             if name not in self.parameters
+        ]
+        faults += [
+            {"parameter": name, "detail": "Must hold no NUL."}
+            for name, value in request.query_params.items()
+            if "\0" in value and name in self.parameters
         ]
         if faults:
             raise invalid(faults)

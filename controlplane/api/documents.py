@@ -56,7 +56,7 @@ class OperatorPlacementDocument(PlacementDocument):
     tenant_id = serializers.CharField(source="tenant.public_id")
     why = serializers.CharField()
     confirmed_version = serializers.IntegerField()
-    confirmed_at = serializers.DateTimeField()
+    confirmed_at = serializers.DateTimeField(allow_null=True)
 
 
 class MemberDocument(Document):
@@ -79,9 +79,9 @@ class ApiKeyDocument(Document):
     state = serializers.SerializerMethodField()
     created_by = serializers.CharField()
     created_at = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField()
-    revoked_at = serializers.DateTimeField()
-    last_used_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    revoked_at = serializers.DateTimeField(allow_null=True)
+    last_used_at = serializers.DateTimeField(allow_null=True)
     successor = serializers.CharField(source="successor_id", allow_null=True)
 
     def get_state(self, key: ApiKey) -> str:
@@ -129,7 +129,7 @@ class CellDocument(Document):
     tenants = serializers.SerializerMethodField()
     promised_runs_per_second = serializers.SerializerMethodField()
     status = serializers.JSONField()
-    status_at = serializers.DateTimeField()
+    status_at = serializers.DateTimeField(allow_null=True)
     status_error = serializers.CharField()
     created_at = serializers.DateTimeField()
 

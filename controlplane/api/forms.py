@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.core.validators import MaxValueValidator, MinValueValidator
 from rest_framework import serializers
 
-from controlplane.api.base import ReasonMixin, Strict
+from controlplane.api.base import ReasonMixin, Strict, Text
 from controlplane.tenants.models import Quota
 from controlplane.tenants.roles import Role
 from controlplane.topology.models import CellKind
@@ -42,7 +42,7 @@ for _name in Quota.NAMES:
 class EditTenant(ReasonMixin):
     """A JSON merge patch."""
 
-    name = serializers.CharField(required=False, max_length=120)
+    name = Text(required=False, max_length=120)
     default_region_policy = serializers.ChoiceField(_POLICY, required=False)
     default_window_seconds = WholeNumber(
         required=False, validators=[MinValueValidator(1), MaxValueValidator(86_400)]
@@ -53,12 +53,12 @@ class EditTenant(ReasonMixin):
 
 
 class NewTenant(ReasonMixin):
-    slug = serializers.CharField(max_length=48)
-    name = serializers.CharField(max_length=120)
-    home_region = serializers.CharField(required=False, help_text="needed where there is more than one")
+    slug = Text(max_length=48)
+    name = Text(max_length=120)
+    home_region = Text(required=False, help_text="needed where there is more than one")
     default_region_policy = serializers.ChoiceField(_POLICY, required=False, default="HOME_ASYNC")
     dedicated = TrueOrFalse(required=False, default=False)
-    cell = serializers.CharField(required=False, help_text="a cell of the home region that has room")
+    cell = Text(required=False, help_text="a cell of the home region that has room")
     quotas = QuotasForm(required=False)
     owner_email = serializers.EmailField(required=False, help_text="becomes the first owner")
 
@@ -73,7 +73,7 @@ class Because(ReasonMixin):
 
 class NewMember(ReasonMixin):
     email = serializers.EmailField()
-    name = serializers.CharField(required=False, default="", allow_blank=True, max_length=120)
+    name = Text(required=False, default="", allow_blank=True, max_length=120)
     role = serializers.ChoiceField(Role.choices)
     may_see_payloads = TrueOrFalse(required=False, default=False)
 
@@ -84,8 +84,8 @@ class EditMember(ReasonMixin):
 
 
 class NewApiKey(ReasonMixin):
-    name = serializers.CharField(max_length=120)
-    scopes = serializers.ListField(child=serializers.CharField(max_length=32), max_length=32)
+    name = Text(max_length=120)
+    scopes = serializers.ListField(child=Text(max_length=32), max_length=32)
     expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
 
 
@@ -100,14 +100,14 @@ class RotateApiKey(ReasonMixin):
 
 
 class NewRegion(ReasonMixin):
-    name = serializers.CharField(max_length=63)
-    label = serializers.CharField(required=False, default="", allow_blank=True, max_length=120)
+    name = Text(max_length=63)
+    label = Text(required=False, default="", allow_blank=True, max_length=120)
 
 
 class NewCell(ReasonMixin):
-    name = serializers.CharField(max_length=63)
-    region = serializers.CharField(max_length=63)
-    url = serializers.CharField(max_length=200)
+    name = Text(max_length=63)
+    region = Text(max_length=63)
+    url = Text(max_length=200)
     key_hex = serializers.RegexField(r"\A(?:[0-9a-fA-F]{2}){32,64}\Z", help_text="signing key")
     kind = serializers.ChoiceField(CellKind.choices, required=False, default=CellKind.SHARED)
     capacity_runs_per_second = WholeNumber(required=False, default=5_000, min_value=1)
@@ -116,6 +116,6 @@ class NewCell(ReasonMixin):
 class WouldPlace(Strict):
     """A wish, to see where it would go. Nothing is placed."""
 
-    region = serializers.CharField(max_length=63)
+    region = Text(max_length=63)
     job_runs_per_second = WholeNumber(min_value=1)
     dedicated = TrueOrFalse(required=False, default=False)

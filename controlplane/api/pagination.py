@@ -43,7 +43,7 @@ def decode_cursor(text: str, length: int) -> list[str]:
         values = msgspec.json.decode(raw, type=list[str])
     except (ValueError, binascii.Error, msgspec.DecodeError) as e:
         raise bad_parameter("cursor", "not a cursor of this list") from e
-    if len(values) != length:
+    if len(values) != length or any("\0" in value for value in values):
         raise bad_parameter("cursor", "not a cursor of this list")
     return values
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from controlplane.api.models import IdempotencyKey
+from controlplane.api.pagination import encode_cursor
 from controlplane.tenants.models import ApiKey, Tenant
 from tests.component.controlplane.contents import contents
 from tests.component.controlplane.factories import MembershipFactory, TenantFactory
@@ -37,7 +38,7 @@ def test_all_faults_at_once_unknown_fields_among_them(tenant: Tenant) -> None:
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert answer.json["code"] == "INVALID"
     assert _faults(answer) == {
-        "/name", "/nme", "/quotas/job_runs_per_second", "/quotas/speed", "/dedicated",
+        "/slug", "/name", "/nme", "/quotas/job_runs_per_second", "/quotas/speed", "/dedicated",
     }  # fmt: skip
 
 
@@ -54,6 +55,15 @@ def test_another_content_type_is_refused(tenant: Tenant) -> None:
     answer = tenant_admin(tenant).post("/v1/api-keys", b"a=b", content_type="text/plain")
     assert answer.status in (400, 415)
     assert answer.json["code"] == "MALFORMED"
+
+
+def test_nul_names_nothing_and_finds_nothing(tenant: Tenant) -> None:
+    client = tenant_admin(tenant)
+    assert client.get("/v1/api-keys/a%00b").status == 404
+    answer = client.get("/v1/audit-log?action=%00&subject=x")
+    assert (answer.status, _faults(answer)) == (422, {"action"})
+    cursor = encode_cursor(["\0"])
+    assert _faults(client.get(f"/v1/audit-log?cursor={cursor}")) == {"cursor"}
 
 
 def test_unknown_paths_methods_and_parameters(tenant: Tenant) -> None:
