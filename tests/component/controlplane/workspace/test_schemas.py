@@ -129,7 +129,7 @@ class TestMigrator:
         report = migrator.migrate_all()
         assert (report.migrated, report.failed) == (2, [newer[1]])
         broken = WorkspaceSchema.objects.get(schema=newer[1])
-        assert broken.version == "0001_initial"
+        assert broken.version == template.versions()[-2]
         assert "rank" in broken.last_error
         with connection.cursor() as cursor:
             cursor.execute(f"ALTER TABLE {newer[1]}.workspace_tag DROP COLUMN rank")
