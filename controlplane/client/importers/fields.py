@@ -87,11 +87,9 @@ def written(values: frozenset[int]) -> str:
 
 
 def shown(field: Field, text: str) -> str:
-    """The field in our dialect: as it was written where that means the same and is allowed."""
-    found = numbers(field, text)
-    plain = text.lower()
+    """The field in our dialect: as it was written, but for steps longer than the field. Those match
+    where they begin, here they are refused; the field's own length says the same, and keeps a `*` in
+    its place, which decides how the two day fields go together."""
+    numbers(field, text)
     size = field.high - field.low + 1
-    steps = [int(item.partition("/")[2]) for item in plain.split(",") if "/" in item]
-    if any(step > size for step in steps):  # `*/90`: allowed there, meaningless, refused here
-        return written(found)
-    return plain
+    return re.sub(r"/(\d+)", lambda step: f"/{min(int(step[1]), size)}", text.lower())
