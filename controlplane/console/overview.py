@@ -11,15 +11,18 @@ from django.conf import settings
 from django.http import HttpResponse
 
 from cells.contract import Scope
-from controlplane.console.axis import SCALES, build
+from controlplane.console.axis import NOW_AT, SCALES, build
 from controlplane.console.cells_client import CellAway
 from controlplane.console.cost import month_so_far
-from controlplane.console.lists import by_time, due_of_jobs, label, run_bars
+from controlplane.console.lists import LONGEST, at_most_shown, by_time, due_of_jobs, label, labels_of, run_bars
 from controlplane.console.visit import Visit, tenant_page
-from controlplane.console.wording import parse
+from controlplane.console.wording import instant, parse
 
 _MINUTES = 60
-_MOST = 200
+_NEXT = 6
+_GROUPS = 50
+#: What comes next is looked for in these spans, the nearest first.
+_SPANS = tuple(timedelta(seconds=s) for s in (10, 60, 600, 3600, 86400, 7 * 86400, 366 * 86400))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,41 +67,71 @@ def _live(visit: Visit) -> dict[str, Any]:
     scale = _scale(visit)
     span = SCALES[scale]
     since = now.replace(second=0, microsecond=0) - timedelta(minutes=_MINUTES - 1)
-    stats = cell.get("/v1/stats", since=_text(since))
-    jobs = cell.get("/v1/jobs", limit=_MOST)
-    coming = cell.get(
-        "/v1/jobs", state="SCHEDULED", due_from=_text(now), due_until=_text(now + span), limit=_MOST
-    )["items"]
-    runs = cell.get("/v1/runs", scheduled_from=_text(now - span), scheduled_until=_text(now), limit=_MOST)[
-        "items"
-    ]
+    stats = cell.get("/v1/stats", since=instant(since))
+    jobs = cell.get("/v1/jobs", limit=1)
+    coming = _due(visit, span)
+    runs = cell.get(
+        "/v1/runs", scheduled_from=instant(now - span), scheduled_until=instant(now), limit=LONGEST
+    )
     dead = cell.get("/v1/dlq", limit=1)
-    names = {job["job_id"]: label(job) for job in (*jobs["items"], *coming)}
-    following = by_time(coming) or by_time(jobs["items"])
+    following = _following(visit)
+    names = {job["job_id"]: label(job) for job in (*coming["items"], *following)}
+    drawn = [run for run in runs["items"] if (parse(run["scheduled_for"]) or now) > now - span * NOW_AT]
+    names |= labels_of(visit, (run["job_id"] for run in drawn if run["job_id"] not in names))
     total = stats["total"]
     ended = total["succeeded"] + total["failed"]
-    pending = cell.get("/v1/targets", state="PENDING", limit=_MOST)["items"]
+    pending = cell.get("/v1/targets", state="PENDING", limit=LONGEST)
+    paused = cell.get("/v1/jobs", state="PAUSED", limit=LONGEST)
     return {
         "cost": month_so_far(visit),
-        "empty": not jobs["items"] and not runs,
+        "empty": not jobs["items"] and not runs["items"],
         "total": total,
         "ended": ended,
         "success": None if not ended else f"{100 * total['succeeded'] / ended:.2f}".rstrip("0").rstrip("."),
         "per_minute": round((ended + total["cancelled"]) / _MINUTES, 1),
         "columns": columns(stats["minutes"], since),
-        "next_runs": [{"job": job, "label": label(job)} for job in following[:6]],
+        "next_runs": [{"job": job, "label": label(job)} for job in following[:_NEXT]],
         "dead": sum(group["count"] for group in dead["groups"]),
+        "dead_more": len(dead["groups"]) >= _GROUPS,
         "dead_groups": dead["groups"][:3],
-        "pending": pending,
-        "paused": cell.get("/v1/jobs", state="PAUSED", limit=_MOST)["items"],
+        "pending": at_most_shown(pending),
+        "pending_one": len(pending["items"]) == 1,
+        "paused": at_most_shown(paused),
+        "paused_one": len(paused["items"]) == 1,
+        "clear": not dead["groups"] and not pending["items"] and not paused["items"],
+        "since": instant(since),
+        "partly_drawn": bool(runs["next_cursor"] or coming["next_cursor"]),
         "axis": build(
             now=now,
             scale=scale,
             zone=visit.zone,
-            due=due_of_jobs(visit, coming),
-            bars=run_bars(visit, runs, names=names),
+            due=due_of_jobs(visit, coming["items"]),
+            bars=run_bars(visit, drawn, names=names),
         ),
     }
+
+
+def _due(visit: Visit, span: timedelta) -> Any:
+    """Jobs that start within a span from now: one page, in no order of time."""
+    return visit.cell.get(
+        "/v1/jobs",
+        state="SCHEDULED",
+        due_from=instant(visit.now),
+        due_until=instant(visit.now + span),
+        limit=LONGEST,
+    )
+
+
+def _following(visit: Visit) -> list[Mapping[str, Any]]:
+    """What starts next, the nearest first. Looking further out only where the near has too little finds
+    the right ones however many jobs there are."""
+    found: list[Mapping[str, Any]] = []
+    for span in _SPANS:
+        page = _due(visit, span)
+        found = by_time(page["items"])
+        if len(found) >= _NEXT:
+            break
+    return found
 
 
 def columns(minutes: list[Mapping[str, Any]], since: Any) -> list[Column]:
@@ -123,6 +156,3 @@ def columns(minutes: list[Mapping[str, Any]], since: Any) -> list[Column]:
         )
     return found
 
-
-def _text(at: Any) -> str:
-    return f"{at:%Y-%m-%dT%H:%M:%SZ}"

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from controlplane.console import creating, dead_letters, editing, entry, jobs, overview, runs, target_pages, targets, usage
+from controlplane.console import activity, creating, dead_letters, editing, entry, jobs, overview, runs, target_pages, targets, usage
 from controlplane.console.settings_urls import settings_patterns
 
 app_name = "console"
@@ -13,6 +13,8 @@ urlpatterns = [
     path("", entry.choose, name="choose"),
     path(_T, overview.overview, name="overview"),
     path(_T + "live", overview.overview_live, name="overview-live"),
+    path(_T + "activity", activity.activity, name="activity"),
+    path(_T + "activity/live", activity.activity_live, name="activity-live"),
     path(_T + "jobs/", jobs.job_list, name="jobs"),
     path(_T + "jobs/new", creating.job_new, name="job-new"),
     path(_T + "jobs/preview", creating.job_preview, name="job-preview"),

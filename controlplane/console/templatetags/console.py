@@ -17,6 +17,7 @@ register = template.Library()
 
 register.filter("duration", wording.duration)
 register.filter("parse", wording.parse)
+register.filter("instant", wording.instant)
 register.filter("time_split", wording.time_split)
 
 
@@ -50,6 +51,17 @@ def when(context: Context, value: object, form: str = "relative") -> SafeString 
     return format_html(
         '<time datetime="{}" title="{}" data-relative="{}">{}</time>', machine, title, machine, said
     )
+
+
+@register.simple_tag(takes_context=True)
+def clock(context: Context, value: object) -> SafeString | str:
+    """An instant as a clock in the viewer's zone shows it, with the day where it is another one."""
+    at = _instant(value)
+    if at is None:
+        return "–"
+    local, today = at.astimezone(context["visit"].zone), context["now"].astimezone(context["visit"].zone)
+    day = "" if local.date() == today.date() else f"{local:%a} {local.day} {local:%b}, "
+    return f"{day}{local:%H:%M}"
 
 
 @register.simple_tag

@@ -1,0 +1,51 @@
+"""What ran, how it went and how late it started: charts, with a table of the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+
+from cells.contract import Scope
+from controlplane.console.axis import SCALES, build
+from controlplane.console.charts import STEPS, bins, counts_chart, lag_chart, success_chart
+from controlplane.console.visit import Visit, tenant_page
+from controlplane.console.wording import instant
+
+
+@tenant_page(Scope.JOBS_READ)
+def activity(visit: Visit) -> HttpResponse:
+    """GET /t/<slug>/activity"""
+    return visit.page("console/activity.html", section="activity", **_activity(visit))
+
+
+@tenant_page(Scope.JOBS_READ)
+def activity_live(visit: Visit) -> HttpResponse:
+    """GET /t/<slug>/activity/live: the parts that change."""
+    return visit.page("console/parts/activity_live.html", **_activity(visit))
+
+
+def _activity(visit: Visit) -> dict[str, Any]:
+    scale = visit.request.GET.get("scale", "")
+    scale = scale if scale in STEPS else "1h"
+    step, span = STEPS[scale], SCALES[scale]
+    since = visit.now - span
+    stats = visit.cell.get("/v1/stats", since=instant(since), until=instant(visit.now))
+    # The first step would be cut.
+    found = bins(stats["minutes"], start=since + step, until=visit.now, step=step)
+    total = stats["total"]
+    ended = total["succeeded"] + total["failed"]
+    return {
+        "scale": scale,
+        "scales": tuple(STEPS),
+        "since": instant(since),
+        "step_minutes": int(step.total_seconds() // 60),
+        "total": total,
+        "success": f"{100 * total['succeeded'] / ended:.2f}".rstrip("0").rstrip(".") if ended else None,
+        "per_minute": round((ended + total["cancelled"]) / (span.total_seconds() / 60), 1),
+        "counts": counts_chart(found),
+        "rate": success_chart(found),
+        "lags": lag_chart(found),
+        "rows": [each for each in reversed(found) if each.started or each.ended or each.skipped],
+        "ticks": build(now=visit.now, scale=scale, zone=visit.zone, now_at=1.0).ticks,
+    }
