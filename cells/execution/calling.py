@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Collection
 
 import aiohttp
@@ -23,6 +24,8 @@ from cells.execution.recording import Answer
 
 #: An answer's rest beyond the limit is read and dropped up to here, to keep the connection.
 _DRAIN_LIMIT = 64 * 1024
+#: That a kept connection had been closed shows this soon after we wrote to it (seconds).
+_IDLE_CLOSE_SECONDS = 1.0
 #: Statuses whose Retry-After matters.
 _RETRY_AFTER = istr("Retry-After")
 
@@ -63,6 +66,7 @@ class Caller:
         limits = self._timeouts.get(timeout)
         if limits is None:
             limits = self._timeouts[timeout] = aiohttp.ClientTimeout(total=timeout, ceil_threshold=60)
+        began = time.monotonic()
         second_try = False
         while True:
             try:
@@ -80,7 +84,7 @@ class Caller:
                     sent_bytes=len(body or b""),
                 )
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as fault:
-                if not second_try and _closed_while_idle(fault):
+                if not second_try and _closed_while_idle(fault, time.monotonic() - began):
                     # The target closed a kept connection just as we used it. A repeat under the
                     # same idempotency key is what that key is for.
                     second_try = True
@@ -112,9 +116,12 @@ def _text(raw: bytes) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text
 
 
-def _closed_while_idle(fault: BaseException) -> bool:
-    return isinstance(fault, aiohttp.ServerDisconnectedError) or (
-        isinstance(fault, aiohttp.ClientOSError) and not isinstance(fault, aiohttp.ClientConnectorError)
+def _closed_while_idle(fault: BaseException, seconds: float) -> bool:
+    """A target that worked before it hung up was called: a repeat is another attempt, and would
+    not end inside the lease."""
+    return seconds < _IDLE_CLOSE_SECONDS and (
+        isinstance(fault, aiohttp.ServerDisconnectedError)
+        or (isinstance(fault, aiohttp.ClientOSError) and not isinstance(fault, aiohttp.ClientConnectorError))
     )
 
 

@@ -12,6 +12,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
+from cells.execution import calling
 from cells.execution.calling import Caller
 from cells.execution.recording import Answer
 from tests.component.cells.execution.http_target import HttpTarget, answering, http_target
@@ -169,6 +170,25 @@ async def test_a_target_that_always_hangs_up(call: Call) -> None:
     async with server:
         assert await call(url) == Answer(error="connection failed: closed without an answer", sent_bytes=2)
     assert connections == 2
+
+
+async def test_a_target_that_worked_and_then_hung_up_is_not_called_twice(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its whole timeout once more would end behind the run's lease, beside whoever reclaimed it."""
+    monkeypatch.setattr(calling, "_IDLE_CLOSE_SECONDS", 0.05)
+    connections = 0
+
+    async def work_and_die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"{}")
+        asyncio.get_running_loop().call_later(0.1, writer.close)
+
+    server, url = await raw_server(work_and_die)
+    async with server:
+        assert await call(url) == Answer(error="connection failed: closed without an answer", sent_bytes=2)
+    assert connections == 1
 
 
 async def test_an_answer_that_breaks_off(call: Call) -> None:

@@ -94,7 +94,8 @@ async def old_day(world: World, days: int, *, xid: int = 5) -> str:
     name = f"journal_{day:%Y%m%d}"
     await world.sql.execute(f"SELECT ensure_day_partition('journal', '{day}', 'fillfactor=100')".encode())
     await world.sql.execute(
-        b"INSERT INTO journal (host_id, seq, epoch, body, at, xid) VALUES (1, 1, 1, '{}', %s, %s::text::xid8)",
+        b"INSERT INTO journal (host_id, seq, epoch, body, at, xid)"
+        b" VALUES (1, 1, 1, '{}', %s, %s::text::xid8)",
         [datetime(day.year, day.month, day.day, 12, tzinfo=UTC), str(xid)],
     )
     return name
