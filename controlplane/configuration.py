@@ -28,7 +28,8 @@ class Configuration:
     debug: bool
     allowed_hosts: tuple[str, ...]
     log_level: str
-    email_url: str  # `smtp://host:port`; empty writes mail to the log
+    email_url: str  # see `controlplane.mail`; empty writes mail to the log
+    email_from: str
 
 
 def _hex_key(name: str, text: str) -> bytes:
@@ -67,6 +68,7 @@ def read_configuration(environ: Mapping[str, str] | None = None) -> Configuratio
         ),
         log_level=env.get("CONTROL_LOG_LEVEL", "INFO").upper(),
         email_url=env.get("CONTROL_EMAIL_URL", ""),
+        email_from=env.get("CONTROL_EMAIL_FROM", "") or "Clockhouse <clockhouse@localhost>",
     )
 
 

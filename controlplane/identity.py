@@ -11,8 +11,9 @@ from cells.domain.ids import TENANT, decode, encode, fresh_id
 USER = "usr"
 MEMBER = "mem"
 AUDIT = "aud"
+INVITATION = "inv"
 
-__all__ = ["AUDIT", "MEMBER", "TENANT", "USER", "decode", "encode", "new_id"]
+__all__ = ["AUDIT", "INVITATION", "MEMBER", "TENANT", "USER", "decode", "encode", "new_id"]
 
 
 def new_id() -> uuid.UUID:

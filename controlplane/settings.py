@@ -2,10 +2,10 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from controlplane.configuration import django_database, read_configuration
 from controlplane.logs import logging_settings
+from controlplane.mail import mail_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 CONFIGURATION = read_configuration()
@@ -26,6 +26,7 @@ SHARED_APPS = [
     "controlplane.topology",
     "controlplane.events",
     "controlplane.api",
+    "controlplane.operators",
     "controlplane.apps.ControlPlaneConfig",
     "billing",
     *_CONSOLE,
@@ -39,6 +40,8 @@ SHARED_APPS = [
     "django.contrib.humanize",
     "allauth",
     "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
     "django_htmx",
     "rest_framework",
     "drf_spectacular",
@@ -59,6 +62,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "allauth.usersessions.middleware.UserSessionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     # The only place that activates a tenant's schema, and only below /t/.
     "controlplane.workspace.middleware.WorkspaceMiddleware",
@@ -123,8 +127,22 @@ ACCOUNT_ADAPTER = "controlplane.tenants.accounts.AccountAdapter"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
-ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_EMAIL_VERIFICATION = "none"  # accounts begin with an invitation, which reached its address
+ACCOUNT_CHANGE_EMAIL = True  # one address; a new one takes over once it is confirmed
+ACCOUNT_EMAIL_NOTIFICATIONS = True  # whoever changes an account's locks, its owner hears of it
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
+ACCOUNT_LOGIN_ON_PASSWORD_RESET = False  # the second factor is still asked for
 ACCOUNT_PREVENT_ENUMERATION = True
+ACCOUNT_SESSION_REMEMBER = None
+ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "20/m/ip,5/300s/key"}
+MFA_ADAPTER = "controlplane.tenants.accounts.MfaAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "Clockhouse"
+# allauth guards against sign-ups under others' addresses; here nobody signs up.
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+USERSESSIONS_TRACK_ACTIVITY = True
 LOGIN_URL = "/accounts/login/"
 LOGIN_REDIRECT_URL = "/"
 ACCOUNT_LOGOUT_REDIRECT_URL = "/accounts/login/"
@@ -138,21 +156,20 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _SECURE else No
 SECURE_HSTS_SECONDS = 31_536_000 if _SECURE else 0
 X_FRAME_OPTIONS = "DENY"
 
-_MAIL = urlsplit(CONFIGURATION.email_url)
-EMAIL_BACKEND = (
-    "django.core.mail.backends.smtp.EmailBackend"
-    if CONFIGURATION.email_url
-    else "django.core.mail.backends.console.EmailBackend"
-)
-EMAIL_HOST = _MAIL.hostname or "127.0.0.1"
-EMAIL_PORT = _MAIL.port or 25
-EMAIL_HOST_USER = _MAIL.username or ""
-EMAIL_HOST_PASSWORD = _MAIL.password or ""
+globals().update(mail_settings(CONFIGURATION.email_url))
+DEFAULT_FROM_EMAIL = CONFIGURATION.email_from
+SERVER_EMAIL = DEFAULT_FROM_EMAIL
 
-# Rate limits of sign-in need a cache all processes share; the database is the one engine that
-# is always there. Losing this table's rows loses nothing but counters.
+# Counters of sign-in throttling: shared by all processes, and never without an engine.
 CACHES = {
     "default": {
+        "BACKEND": "controlplane.caching.SharedCache",
+        "LOCATION": CONFIGURATION.valkey_url,
+        "KEY_PREFIX": "cache",
+        "TIMEOUT": 300,
+        "OPTIONS": {"instead": "database"},
+    },
+    "database": {
         "BACKEND": "django.core.cache.backends.db.DatabaseCache",
         "LOCATION": "django_cache",
         "TIMEOUT": 300,
@@ -218,5 +235,6 @@ LOGGING = logging_settings(CONFIGURATION.log_level)
 
 # --- outside effects: topic of an outbox row → what does it ---------------------------------
 OUTBOX_HANDLERS = {
+    "mail_invitation": "controlplane.tenants.mails.mail_invitation",
     "push_tenant": "controlplane.topology.push.push_tenant",
 }

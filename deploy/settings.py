@@ -110,6 +110,7 @@ class Environments:
     def control(self) -> dict[str, str]:
         """Of Django, Celery and `manage.py`."""
         return {
+            "CONTROL_EMAIL_URL": f"file://{self._home.folder / 'mail'}",  # the caller's own goes first
             **self._base,
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",
             "CONTROL_DATABASE_URL": self._stores.control,

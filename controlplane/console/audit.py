@@ -75,7 +75,9 @@ def names_of(visit: Visit, actors: Iterable[str]) -> dict[str, str]:
         member.user.actor_name: member.user.email
         for member in Membership.objects.select_related("user").filter(tenant=visit.tenant, user__in=people)
     }
-    return {name: names.get(name, "Clockhouse" if name.startswith("service:") else name) for name in wanted} | own
+    return {
+        name: names.get(name, "Clockhouse" if name.startswith("service:") else name) for name in wanted
+    } | own
 
 
 def _uuid(text: str) -> uuid.UUID | None:

@@ -45,7 +45,9 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     try:
         invited = open_link(token)
     except NotFound:
-        return render(request, "console/invited/gone.html", {"why": "This is no invitation of ours."}, status=404)
+        return render(
+            request, "console/invited/gone.html", {"why": "This is no invitation of ours."}, status=404
+        )
     except LinkGone as gone:
         return render(request, "console/invited/gone.html", {"why": str(gone)}, status=410)
     account = User.objects.filter(email=invited.email).first()

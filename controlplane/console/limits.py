@@ -18,7 +18,10 @@ _MOST_COUNTED = 200
 WORDS = {
     "job_runs_per_second": ("Runs a second", "runs wait for their turn"),
     "workflow_steps_per_second": ("Workflow steps a second", "steps wait for their turn"),
-    "strict_jobs_per_second": ("Jobs without a window, a second", "such a job is refused, with the next free instant"),
+    "strict_jobs_per_second": (
+        "Jobs without a window, a second",
+        "such a job is refused, with the next free instant",
+    ),
     "pending_timers": ("Waiting timers", "new jobs are refused"),
     "running_runs": ("Runs at the same time", "runs wait for their turn"),
     "api_requests_per_second": ("API requests a second", "requests are refused with 429 and Retry-After"),

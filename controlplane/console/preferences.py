@@ -19,7 +19,9 @@ _FIELDS = ("name", "timezone", "theme")
 
 def person(request: HttpRequest) -> Actor:
     """The signed-in person, acting for themselves."""
-    return Actor(name=f"user:{request.user.pk}", source=f"console {request.META.get('REMOTE_ADDR', '')}".strip())
+    return Actor(
+        name=f"user:{request.user.pk}", source=f"console {request.META.get('REMOTE_ADDR', '')}".strip()
+    )
 
 
 @require_http_methods(["GET", "POST"])

@@ -31,7 +31,11 @@ settings_patterns = [
     path(_S + "members/", members.member_list, name="members"),
     path(_S + "members/<str:member_id>/", members.member_edit, name="member"),
     path(_S + "members/<str:member_id>/remove", members.member_remove, name="member-remove"),
-    path(_S + "invitations/<str:invitation_id>/<slug:verb>", members.invitation_action, name="invitation-action"),
+    path(
+        _S + "invitations/<str:invitation_id>/<slug:verb>",
+        members.invitation_action,
+        name="invitation-action",
+    ),
     path(_S + "keys/", api_keys.key_list, name="keys"),
     path(_S + "keys/new", api_keys.key_new, name="key-new"),
     path(_S + "keys/<str:key_id>/<slug:verb>", api_keys.key_action, name="key-action"),

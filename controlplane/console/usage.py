@@ -1,15 +1,39 @@
-"""Usage and cost of the month, day by day."""
+"""Usage and cost of a month, day by day: a chart, a table, the prices behind it."""
 
 from __future__ import annotations
+
+from datetime import UTC, date
 
 from django.http import HttpResponse
 
 from cells.contract import Scope
-from controlplane.console.cost import month_so_far
+from controlplane.console.cost import chart, month_of, months_around, prices_on
 from controlplane.console.visit import Visit, tenant_page
 
 
 @tenant_page(Scope.USAGE_READ)
 def usage(visit: Visit) -> HttpResponse:
-    """GET /t/<slug>/usage"""
-    return visit.page("console/usage.html", section="usage", month=month_so_far(visit))
+    """GET …/usage?month=2026-11"""
+    today = visit.now.astimezone(UTC).date()
+    first = _month(visit.request.GET.get("month", ""), today)
+    month = month_of(visit.tenant.id, first, today)
+    earlier, later = months_around(first, today)
+    return visit.page(
+        "console/usage.html",
+        section="usage",
+        month=month,
+        chart=chart(month),
+        prices=prices_on(min(month.last, today)),
+        earlier=earlier,
+        later=later,
+        current=first == today.replace(day=1),
+    )
+
+
+def _month(text: str, today: date) -> date:
+    """The first day of the month asked for; this one where none, or nonsense, is asked for."""
+    try:
+        first = date.fromisoformat(f"{text}-01")
+    except ValueError:
+        first = today
+    return min(first, today).replace(day=1)

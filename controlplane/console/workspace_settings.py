@@ -53,7 +53,9 @@ def workspace_settings(visit: Visit) -> HttpResponse:
         form=form,
         zones=zones(),
         themes=THEMES,
-        days=list(enumerate(("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"), 1)),
+        days=list(
+            enumerate(("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"), 1)
+        ),
         grant=payload_grant(visit.tenant.id),
         grant_hours=GRANT_HOURS,
     )

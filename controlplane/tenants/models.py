@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models.functions import Lower, Now
 from django_tenants.models import DomainMixin, TenantMixin
 
-from controlplane.identity import MEMBER, TENANT, USER, encode, new_id
+from controlplane.identity import INVITATION, MEMBER, TENANT, USER, encode, new_id
 from controlplane.tenants.roles import Role, scopes_of
 
 SLUG = RegexValidator(
@@ -45,6 +45,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     is_active = models.BooleanField(default=True)
     is_staff = models.BooleanField(default=False)
     joined_at = models.DateTimeField(db_default=Now())
+    # How pages look to this person; empty: as the browser says, then as the workspace does.
+    timezone = models.CharField(max_length=64, blank=True, default="", db_default="")
+    theme = models.CharField(max_length=8, blank=True, default="", db_default="")
 
     objects = UserManager()
     USERNAME_FIELD = "email"
@@ -192,6 +195,44 @@ class Membership(models.Model):
     @property
     def scopes(self) -> frozenset[str]:
         return scopes_of(self.role, may_see_payloads=self.may_see_payloads)
+
+
+class Invitation(models.Model):
+    """A person asked to join a tenant. The link in their mail names it, signed; see `invitations.py`."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="invitations")
+    email = models.EmailField()
+    role = models.CharField(max_length=12, choices=Role.choices)
+    may_see_payloads = models.BooleanField(default=False)
+    invited_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    nonce = models.CharField(max_length=32)  # drawn anew when sent again: older links end
+    created_at = models.DateTimeField(db_default=Now())
+    sent_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["tenant", "email"],
+                condition=models.Q(accepted_at=None, revoked_at=None),
+                name="invitation_one_pending",
+            ),
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="invitation_role_is_known"),
+            models.CheckConstraint(
+                condition=models.Q(email=Lower("email")), name="invitation_email_lower_case"
+            ),
+        ]
+        indexes: ClassVar = [models.Index(fields=["tenant", "id"], name="invitation_by_tenant")]
+
+    def __str__(self) -> str:
+        return f"{self.email} to {self.tenant_id}"
+
+    @property
+    def public_id(self) -> str:
+        return encode(INVITATION, self.id)
 
 
 class ApiKey(models.Model):

@@ -9,6 +9,7 @@ from django.contrib.auth.views import redirect_to_login
 from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 
+from controlplane.operators.support import guest_of
 from controlplane.tenants.models import Membership
 
 Handler = Callable[[HttpRequest], HttpResponseBase]
@@ -18,7 +19,7 @@ PREFIX = "/t/"
 class WorkspaceMiddleware:
     """Below `/t/<slug>/`: the signed-in person must be a member, else 404.
 
-    Sets `request.membership` (with `role`, `scopes`, `tenant`) and `request.tenant`. The schema
+    Or an operator on a visit. Sets `request.membership` (with `role`, `scopes`, `tenant`) and `request.tenant`. The schema
     is put back before the connection serves anything else, whatever the view did.
     """
 
@@ -39,6 +40,9 @@ class WorkspaceMiddleware:
             .filter(tenant__slug=slug, user=request.user.pk)
             .first()
         )
+        # An operator who signed in as this tenant is a guest with scopes of their own.
+        guest = guest_of(request.user, slug) if membership is None else None
+        membership = membership or guest
         if membership is None:
             # The same answer for tenants that do not exist and those of others.
             return self._not_found(request)

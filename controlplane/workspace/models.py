@@ -20,6 +20,8 @@ class WorkspaceSettings(models.Model):
     timezone = models.CharField(max_length=64, default="UTC", db_default="UTC")
     week_starts_on = models.SmallIntegerField(default=1, db_default=1)  # ISO: 1 is Monday
     landing_page = models.CharField(max_length=40, default="overview", db_default="overview")
+    display_name = models.CharField(max_length=120, blank=True, default="", db_default="")
+    theme = models.CharField(max_length=8, default="auto", db_default="auto")
     updated_at = models.DateTimeField(auto_now=True, db_default=Now())
 
     class Meta:

@@ -19,12 +19,14 @@ from controlplane.tenants.models import Membership, User
 from controlplane.tenants.roles import Role
 
 
-def _may_make(actor: Actor, *roles: str) -> None:
+def may_make(actor: Actor, *roles: str) -> None:
+    """Owners are made and unmade by owners; raises `Forbidden`."""
     if Role.OWNER in roles and not (actor.owner or actor.operator):
         raise Forbidden("only an owner makes and unmakes owners")
 
 
-def _role_faults(role: str | None) -> list[Fault]:
+def role_faults(role: str | None) -> list[Fault]:
+    """What is wrong with a role; None is fine."""
     if role is None or role in Role.values:
         return []
     return [Fault(pointer="/role", detail=f"one of {', '.join(Role.values)}")]
@@ -48,14 +50,14 @@ def add_member(
     """Makes a person a member. Somebody new gets an account without a password, and sets one
     by mail (forgotten password); that proves the address."""
     email = email.strip().lower()
-    faults = _role_faults(role)
+    faults = role_faults(role)
     try:
         validate_email(email)
     except ValidationError:
         faults.append(Fault(pointer="/email", detail="not an email address"))
     if faults:
         raise Invalid(faults)
-    _may_make(actor, role)
+    may_make(actor, role)
     tenant = lock_tenant(tenant_id)
     user = User.objects.filter(email=email).first() or _new_user(email, name)
     if Membership.objects.filter(tenant=tenant, user=user).exists():
@@ -104,7 +106,7 @@ def change_role(
     reason: str,
 ) -> Membership:
     """Gives a member another role, or payload sight; None leaves it."""
-    if faults := _role_faults(role):
+    if faults := role_faults(role):
         raise Invalid(faults)
     if role is None and may_see_payloads is None:
         raise invalid("", "nothing to change")
@@ -113,7 +115,7 @@ def change_role(
         raise VersionMismatch(member.version)
     before = _shown(member)
     if role is not None and role != member.role:
-        _may_make(actor, member.role, role)
+        may_make(actor, member.role, role)
         _keep_an_owner(member)
         member.role = role
     if may_see_payloads is not None:
@@ -134,7 +136,7 @@ def change_role(
 def remove_member(*, tenant_id: uuid.UUID, member_id: uuid.UUID, actor: Actor, reason: str) -> None:
     """Takes a person out of the tenant. Their account stays; so do keys they made."""
     member = _member(tenant_id, member_id)
-    _may_make(actor, member.role)
+    may_make(actor, member.role)
     _keep_an_owner(member)
     record(
         action="member.remove", subject=member.public_id, tenant_id=tenant_id, actor=actor, reason=reason,

@@ -19,6 +19,13 @@
     if (menu) menu.setAttribute("aria-expanded", String($("#menu").classList.toggle("open")));
   });
   showTheme();
+  // A preference that is saved holds here too.
+  document.addEventListener("submit", (event) => {
+    if (event.target.matches("[data-theme-form]")) {
+      const theme = new FormData(event.target).get("theme");
+      try { if (theme) localStorage.setItem("theme", theme); else localStorage.removeItem("theme"); } catch (e) { root.dataset.storage = "none"; }
+    }
+  });
 
   // --- copy --------------------------------------------------------------------------------
   document.addEventListener("click", async (event) => {

@@ -4,7 +4,8 @@
   var root = document.documentElement;
   root.classList.add("js");
   try {
-    var theme = localStorage.getItem("theme");
+    // What was chosen in this browser, then what the person or the workspace prefers.
+    var theme = localStorage.getItem("theme") || root.dataset.preferred;
     if (theme === "light" || theme === "dark") root.dataset.theme = theme;
   } catch (e) {
     root.dataset.storage = "none";

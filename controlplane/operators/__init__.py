@@ -1,0 +1,1 @@
+"""Operators' pages, and operators visiting a tenant's console."""

@@ -1,0 +1,78 @@
+"""People's own accounts: made by an invitation, with what they prefer."""
+
+from __future__ import annotations
+
+from zoneinfo import available_timezones
+
+from allauth.account.models import EmailAddress
+from django.db import transaction
+
+from controlplane.actors import Actor
+from controlplane.errors import Conflicting, Fault, Invalid
+from controlplane.events.recording import record
+from controlplane.tenants.actions.invitations import open_link
+from controlplane.tenants.models import User
+
+THEMES = ("auto", "light", "dark")
+
+
+def has_way_in(user: User) -> bool:
+    """Whether the person can sign in without a link from us."""
+    return bool(user.is_active and user.has_usable_password())
+
+
+@transaction.atomic
+def create_invited_account(*, token: str, name: str, password: str, actor: Actor, reason: str) -> User:
+    """The account of somebody who opened their invitation. The mail reached them, so the address is
+    theirs. Raises as `open_link`, and `Conflicting` for somebody who can sign in already.
+
+    The password was checked by the form it came from.
+    """
+    invitation = open_link(token)
+    user = User.objects.select_for_update().filter(email=invitation.email).first()
+    if user is not None and (has_way_in(user) or not user.is_active):
+        raise Conflicting("there is an account for this address: sign in with it")
+    user = user or User(email=invitation.email)
+    user.name = name.strip()[:120]
+    user.set_password(password)
+    user.save()
+    EmailAddress.objects.update_or_create(
+        user=user, email=user.email, defaults={"verified": True, "primary": True}
+    )
+    record(
+        action="user.create", subject=user.public_id, tenant_id=invitation.tenant_id, actor=actor,
+        reason=reason, after={"email": user.email, "name": user.name},
+    )  # fmt: skip
+    return user
+
+
+def zone_faults(zone: str, pointer: str) -> list[Fault]:
+    """What is wrong with a time zone's name; empty is fine."""
+    if not zone or zone in available_timezones():
+        return []
+    return [Fault(pointer=pointer, detail="no time zone of this name; Europe/Berlin is one")]
+
+
+@transaction.atomic
+def set_preferences(*, user: User, name: str, timezone: str, theme: str, actor: Actor, reason: str) -> User:
+    """How pages look to a person; an empty zone or theme follows the browser."""
+    faults = zone_faults(timezone, "/timezone")
+    if theme not in ("", *THEMES):
+        faults.append(Fault(pointer="/theme", detail=f"one of {', '.join(THEMES)}"))
+    if len(name.strip()) > 120:
+        faults.append(Fault(pointer="/name", detail="at most 120 characters"))
+    if faults:
+        raise Invalid(faults)
+    wanted = {"name": name.strip(), "timezone": timezone, "theme": theme}
+    changed = {field: value for field, value in wanted.items() if getattr(user, field) != value}
+    if not changed:
+        return user
+    before = {field: getattr(user, field) for field in changed}
+    for field, value in changed.items():
+        setattr(user, field, value)
+    user.save(update_fields=list(changed))
+    record(
+        action="user.set_preferences", subject=user.public_id, tenant_id=None, actor=actor, reason=reason,
+        before=before, after=changed,
+    )  # fmt: skip
+    return user
