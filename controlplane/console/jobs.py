@@ -17,6 +17,7 @@ from controlplane.console.axis import SCALES, Due, build, scale_for
 from controlplane.console.cells_client import CellAway, Refused, path
 from controlplane.console.lists import PAGE, asked, due_of_jobs, label, last_runs, next_page, run_bars
 from controlplane.console.visit import Visit, tenant_page
+from controlplane.console.why import PASSED_OVER, obstacles
 from controlplane.console.wording import counted, parse
 
 _RUNS = 50
@@ -66,6 +67,8 @@ def job_live(visit: Visit, job_id: str) -> HttpResponse:
 
 def _job(visit: Visit, job_id: str) -> dict[str, Any]:
     job = visit.cell.get(path("jobs", job_id))
+    its_target = path("targets", job["target"]["target_id"])
+    target = visit.cell.get_many([its_target]).get(its_target)
     runs = visit.cell.get("/v1/runs", job_id=job_id, limit=_RUNS)
     coming = _coming(visit, job)
     scale = visit.request.GET.get("scale", "")
@@ -85,6 +88,8 @@ def _job(visit: Visit, job_id: str) -> dict[str, Any]:
         "runs": runs["items"],
         "more_runs": bool(runs["next_cursor"]),
         "coming": coming[:8],
+        "obstacles": obstacles(job, target, suspended=visit.tenant.state == "SUSPENDED"),
+        "passed_over": PASSED_OVER,
         "axis": axis,
         "editable": visit.may_write and job["status"] in EDITABLE,
         "actions": [action for action in ACTIONS.values() if action.offered(visit, job)],

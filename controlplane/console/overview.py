@@ -71,13 +71,12 @@ def _live(visit: Visit) -> dict[str, Any]:
     jobs = cell.get("/v1/jobs", limit=1)
     coming = _due(visit, span)
     runs = cell.get(
-        "/v1/runs", scheduled_from=instant(now - span), scheduled_until=instant(now), limit=LONGEST
+        "/v1/runs", scheduled_from=instant(now - span * NOW_AT), scheduled_until=instant(now), limit=LONGEST
     )
     dead = cell.get("/v1/dlq", limit=1)
     following = _following(visit)
     names = {job["job_id"]: label(job) for job in (*coming["items"], *following)}
-    drawn = [run for run in runs["items"] if (parse(run["scheduled_for"]) or now) > now - span * NOW_AT]
-    names |= labels_of(visit, (run["job_id"] for run in drawn if run["job_id"] not in names))
+    names |= labels_of(visit, (run["job_id"] for run in runs["items"] if run["job_id"] not in names))
     total = stats["total"]
     ended = total["succeeded"] + total["failed"]
     pending = cell.get("/v1/targets", state="PENDING", limit=LONGEST)
@@ -106,7 +105,7 @@ def _live(visit: Visit) -> dict[str, Any]:
             scale=scale,
             zone=visit.zone,
             due=due_of_jobs(visit, coming["items"]),
-            bars=run_bars(visit, drawn, names=names),
+            bars=run_bars(visit, runs["items"], names=names),
         ),
     }
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from controlplane.console import activity, creating, dead_letters, editing, entry, jobs, overview, runs, target_pages, targets, usage
+from controlplane.console import activity, creating, dead_letters, editing, entry, explaining, jobs, overview, runs, target_pages, targets, usage
 from controlplane.console.settings_urls import settings_patterns
 
 app_name = "console"
@@ -21,6 +21,7 @@ urlpatterns = [
     path(_T + "jobs/<str:job_id>/", jobs.job_detail, name="job"),
     path(_T + "jobs/<str:job_id>/live", jobs.job_live, name="job-live"),
     path(_T + "jobs/<str:job_id>/edit", editing.job_edit, name="job-edit"),
+    path(_T + "jobs/<str:job_id>/why", explaining.job_why, name="job-why"),
     path(_T + "jobs/<str:job_id>/<slug:verb>", jobs.job_action, name="job-action"),
     path(_T + "runs/", runs.run_list, name="runs"),
     path(_T + "runs/<str:run_id>/", runs.run_detail, name="run"),
