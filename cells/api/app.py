@@ -14,6 +14,7 @@ from starlette.routing import Match, Route
 
 from cells.api import (
     batches,
+    declaring,
     dlq,
     internal,
     job_changes,
@@ -32,7 +33,7 @@ from cells.observability.metrics import Metrics
 from cells.ports import Clock, Queue, Secrets, Store
 
 #: Tried in this order, the busiest first.
-_RESOURCES = (jobs, batches, runs, job_changes, schedules, targets, dlq, stats, internal)
+_RESOURCES = (jobs, batches, declaring, runs, job_changes, schedules, targets, dlq, stats, internal)
 
 
 def create_app(

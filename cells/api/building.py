@@ -77,6 +77,14 @@ def checked_schedule(given: ScheduleIn, now: datetime) -> Schedule:
         raise invalid(schedule_faults(error)) from None
 
 
+def check_runs_again(schedule: Schedule, now: datetime) -> None:
+    """A 422 if a stored schedule has no occurrence left."""
+    try:
+        normalise(schedule, now)
+    except ScheduleError as error:
+        raise invalid(schedule_faults(error)) from None
+
+
 def more_schedule_faults(services: Services, fields: Fields) -> list[Fault]:
     """What the domain says against the schedule of a body that has other faults as well."""
     raw = fields.get("schedule")

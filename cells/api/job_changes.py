@@ -66,7 +66,7 @@ async def edit_job(call: Call, job_id: JobId) -> Response:
             if current.version != row.version and not pinned and tries < _EDIT_TRIES:
                 continue  # another edit was first; a merge patch applies to its outcome as well
             raise _why_lost(call, row, current, lost) from lost
-        _requeue(call, row, after)
+        requeue(call, row, after)
         return _shown(call, after)
 
 
@@ -135,7 +135,7 @@ def _object(raw: msgspec.Raw | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _requeue(call: Call, before: JobRow, after: JobRow) -> None:
+def requeue(call: Call, before: JobRow, after: JobRow) -> None:
     """Tell the queue that a job's timer was replaced."""
     old = building.member_of(before, call.tenant_id, version=before.version)
     new = building.member_of(after, call.tenant_id, version=after.version)
@@ -159,7 +159,7 @@ def _requeue(call: Call, before: JobRow, after: JobRow) -> None:
 async def cancel_job(call: Call, job_id: JobId) -> Response:
     """Cancel a job and its waiting runs. Cancelling it again changes nothing."""
     row = await found_job(call, job_id_of(job_id))
-    after = await _set_state(call, row, JobState.CANCELLED)
+    after = await set_state(call, row, JobState.CANCELLED)
     return answer({"job_id": documents.job_text(after.job_id), "status": STATUS[after.state]})
 
 
@@ -174,7 +174,7 @@ async def cancel_job(call: Call, job_id: JobId) -> Response:
 async def pause_job(call: Call, job_id: JobId) -> Response:
     """Pause a job: it keeps everything but its timer. Runs under way go on."""
     row = await found_job(call, job_id_of(job_id))
-    return _shown(call, await _set_state(call, row, JobState.PAUSED))
+    return _shown(call, await set_state(call, row, JobState.PAUSED))
 
 
 @routes.add(
@@ -189,7 +189,7 @@ async def resume_job(call: Call, job_id: JobId) -> Response:
     """Resume a paused job at its first occurrence after now. A one-off time that went by in the
     meantime is late, as it would be after an outage: it runs now."""
     row = await found_job(call, job_id_of(job_id))
-    return _shown(call, await _set_state(call, row, JobState.ACTIVE))
+    return _shown(call, await set_state(call, row, JobState.ACTIVE))
 
 
 def _shown(call: Call, row: JobRow) -> Response:
@@ -199,7 +199,8 @@ def _shown(call: Call, row: JobRow) -> Response:
     )
 
 
-async def _set_state(call: Call, row: JobRow, state: JobState) -> JobRow:
+async def set_state(call: Call, row: JobRow, state: JobState) -> JobRow:
+    """Move a job that was read to a state, and tell the queue. 409 if it does not allow it."""
     pinned = check_version(call, row.version)
     if row.state is state:
         return row
@@ -239,7 +240,7 @@ async def _set_state(call: Call, row: JobRow, state: JobState) -> JobRow:
         if pinned:
             check_version(call, current.version)
         raise conflict(f"The job is {STATUS[current.state]}; it cannot become {STATUS[state]}.") from lost
-    _requeue(call, row, after)
+    requeue(call, row, after)
     return after
 
 

@@ -177,7 +177,12 @@ def _place(row: JobRow) -> _Place:
 async def read_job(call: Call, job_id: JobId) -> Response:
     """Read a job with its ten latest runs."""
     row = await found_job(call, job_id_of(job_id))
+    return answer(await read_document(call, row), headers={"ETag": f'"{row.version}"'})
+
+
+async def read_document(call: Call, row: JobRow) -> documents.Document:
+    """A job with its latest runs."""
     runs = await call.services.store.list_runs(call.tenant_id, job_id=row.job_id, limit=_RECENT)
     document = documents.job_row_document(row, payload_shown=call.may(Scope.PAYLOADS_READ))
     document["recent_runs"] = [documents.recent_run(run) for run in runs]
-    return answer(document, headers={"ETag": f'"{row.version}"'})
+    return document

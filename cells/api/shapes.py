@@ -126,6 +126,12 @@ class Job(JobStatus):
     updated_at: datetime
 
 
+class JobDeclared(Job):
+    """A job as it was declared."""
+
+    changed: bool = Field(description="Whether anything differed from what was there.")
+
+
 class JobCreated(Job):
     """A job just created."""
 

@@ -35,7 +35,7 @@ from cells.domain.zones import (
 
 __all__ = [
     "TZDATA_VERSION", "Compiled", "Occurrence", "Preview", "ScheduleError", "ZoneTransition",
-    "compile_schedule", "normalise", "preview", "to_local", "transitions",
+    "anchored", "compile_schedule", "normalise", "preview", "to_local", "transitions",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -313,14 +313,15 @@ def normalise(schedule: Schedule, now: datetime) -> Schedule:
     """The schedule as it is stored, checked: a RATE is anchored (at `now` if it says nothing),
     a CRON without a zone is in UTC. Raises `ScheduleError` with every fault, also for a
     schedule that would never run. A ONCE in the past is fine: its misfire policy decides."""
-    schedule = _anchored(schedule, now)
+    schedule = anchored(schedule, now)
     compiled = compile_schedule(schedule)
     if compiled.first(now) is None:
         raise ScheduleError(*_never(schedule))
     return schedule
 
 
-def _anchored(schedule: Schedule, now: datetime) -> Schedule:
+def anchored(schedule: Schedule, now: datetime) -> Schedule:
+    """The schedule with what it leaves to us filled in, unchecked."""
     if schedule.type is ScheduleType.RATE and schedule.start_at is None:
         return msgspec.structs.replace(schedule, start_at=format_instant(now))
     if schedule.type is ScheduleType.CRON and schedule.time_zone is None:
@@ -357,7 +358,7 @@ def preview(schedule: Schedule, after: datetime, count: int) -> list[Preview]:
     if schedule.type is ScheduleType.NOW:
         compile_schedule(schedule)
         return [Preview(at=after, local=to_local(after, None), note=None)]
-    compiled = compile_schedule(_anchored(schedule, after))
+    compiled = compile_schedule(anchored(schedule, after))
     found: list[Preview] = []
     while len(found) < min(count, MAX_PREVIEW):
         occurrence = compiled.next(found[-1].at if found else after)

@@ -60,6 +60,7 @@ JOB_TRANSITIONS: tuple[Transition[JobState], ...] = (
     _job("create_done", [None], J.DONE, "its only occurrence is past and its policy skips it"),
     _job("edit", [J.ACTIVE], J.ACTIVE, "a new version"),
     _job("edit_paused", [J.PAUSED], J.PAUSED, "a new version"),
+    _job("edit_done", [J.DONE], J.DONE, "a new version, for runs by hand"),
     _job("advance", [J.ACTIVE], J.ACTIVE, "an occurrence was claimed; waits for the next"),
     _job("finish", [J.ACTIVE], J.DONE, "the last occurrence was claimed"),
     _job("pause", [J.ACTIVE], J.PAUSED, "no timer while it is paused"),

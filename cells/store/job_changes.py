@@ -31,6 +31,11 @@ _VERBS = {
     JobState.DONE: "resume_done",
     JobState.CANCELLED: "cancel",
 }
+_EDITS = {
+    JobState.ACTIVE: "edit",
+    JobState.PAUSED: "edit_paused",
+    JobState.DONE: "edit_done",
+}
 _STATEMENTS = {
     JobState.PAUSED: "job_pause",
     JobState.ACTIVE: "job_resume",
@@ -64,7 +69,7 @@ class JobChanges(StoreBase):
                     await _have_allowance(connection, tenant, job.due_at, config, but_not=job.job_id)
                 state, version, next_run_at, _, created_at = await _lock(connection, ids)
                 current = JobState(state)
-                verb = "revive" if revive else "edit_paused" if job.state is JobState.PAUSED else "edit"
+                verb = "revive" if revive else _EDITS[job.state]
                 if (
                     version != base_version
                     or next_run_at != seen_next_run_at

@@ -24,7 +24,7 @@ async def furnished(cell: Cell) -> dict[str, str]:
     target = await cell.api.target(target_id="tgt_email")
     job = await cell.api.job("tgt_email", key="nightly")
     run = await cell.api.ok("POST", f"/v1/jobs/{job['job_id']}:trigger", status=201)
-    return {"target": target["target_id"], "job": job["job_id"], "run": run["run_id"]}
+    return {"target": target["target_id"], "job": job["job_id"], "run": run["run_id"], "key": "nightly"}
 
 
 #: Every route about a tenant: method, path, body, the scope it needs.
@@ -43,6 +43,14 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
     ),
     ("GET", "/v1/jobs", None, Scope.JOBS_READ),
     ("GET", "/v1/jobs/{job}", None, Scope.JOBS_READ),
+    ("GET", "/v1/jobs/by-key/{key}", None, Scope.JOBS_READ),
+    (
+        "PUT",
+        "/v1/jobs/by-key/{key}",
+        {"schedule": {"type": "NOW"}, "target": {"target_id": "tgt_email"}},
+        Scope.JOBS_WRITE,
+    ),
+    ("DELETE", "/v1/jobs/by-key/{key}", None, Scope.JOBS_WRITE),
     ("PATCH", "/v1/jobs/{job}", {"name": "other"}, Scope.JOBS_WRITE),
     ("DELETE", "/v1/jobs/{job}", None, Scope.JOBS_WRITE),
     ("POST", "/v1/jobs/{job}:pause", None, Scope.JOBS_WRITE),
@@ -99,7 +107,7 @@ async def test_nobody_sees_or_changes_what_is_somebody_elses(running: Cell) -> N
     await running.place(stranger.tenant)
     before = await snapshot(running.api)
     for method, path, body, _ in ROUTES:
-        if "{" in path:
+        if "{" in path and method != "PUT":  # a key is free for every tenant
             await stranger.problem(method, path.format(**named), body, status=404, code="NOT_FOUND")
     problem = await stranger.problem(
         "POST",

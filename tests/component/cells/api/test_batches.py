@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cells.contract import Scope
@@ -125,7 +125,7 @@ async def test_a_job_is_stored_as_it_was_answered(api: Api) -> None:
     }
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=60)
 @given(bodies=st.lists(job | value, min_size=1, max_size=4))
 async def test_any_batch(running: Cell, bodies: list[Any]) -> None:
     if not await running.store.get_target(running.api.tenant, TARGET):
