@@ -39,7 +39,7 @@ _ETAG = re.compile(r'(?:W/)?"(\d{1,9})"')
 
 @routes.add(
     "PUT",
-    "/v1/jobs/by-key/{key:path}",
+    "/v1/jobs/by-key/{key:key}",
     Rule(scope=Scope.JOBS_WRITE, writes=True),
     answers={
         201: ("The job was created.", shapes.JobDeclared),
@@ -225,7 +225,7 @@ def _shown(call: Call, row: JobRow, *, changed: bool) -> Response:
 
 @routes.add(
     "GET",
-    "/v1/jobs/by-key/{key:path}",
+    "/v1/jobs/by-key/{key:key}",
     Rule(scope=Scope.JOBS_READ),
     answers={200: ("The job and its latest runs.", shapes.JobRead)},
     problems=(404,),
@@ -238,7 +238,7 @@ async def read_job_by_key(call: Call, key: JobKey) -> Response:
 
 @routes.add(
     "DELETE",
-    "/v1/jobs/by-key/{key:path}",
+    "/v1/jobs/by-key/{key:key}",
     Rule(scope=Scope.JOBS_WRITE, writes=True),
     answers={200: ("The job is cancelled.", shapes.JobStatus)},
     problems=(404, 409, 412),

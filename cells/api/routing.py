@@ -58,7 +58,14 @@ class _RunName(_Name):
     regex = "[^/:]+(?::[0-9][^/:]*)*"
 
 
+class _Key(_Name):
+    """The rest of the path, whatever it holds: a key that a client chose."""
+
+    regex = r"[\s\S]+"
+
+
 register_url_convertor("name", _Name())
+register_url_convertor("key", _Key())
 register_url_convertor("run", _RunName())
 
 

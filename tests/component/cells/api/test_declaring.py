@@ -211,7 +211,7 @@ async def test_a_declaration_beside_claims(running: Cell) -> None:
     assert (await api.get(PATH))["version"] == 4
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=40)
 @given(body=job | value, key=text.filter(lambda key: key not in ("", ".", "..", "../..")))
 async def test_any_declaration(running: Cell, body: Any, key: str) -> None:
     if not await running.store.get_target(running.api.tenant, TARGET):
