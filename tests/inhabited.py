@@ -1,0 +1,95 @@
+"""Tenants that have one of everything, for proofs and tests that go through the whole API."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+
+from tests.api import Api
+from tests.stack import Stack
+from tests.waiting import eventually_sync
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tenant:
+    """A tenant on a cell. `things` are its own, by the name of the path parameter they fill."""
+
+    tenant_id: str
+    cell: str
+    api: Api
+    key: str
+    things: dict[str, str] = field(default_factory=dict)
+
+
+def operator_api(stack: Stack, *, tenant_id: str | None = None) -> Api:
+    """The API with the operator's key."""
+    return Api(stack.info["api_url"], stack.info["operator_api_key"], tenant_id=tenant_id)
+
+
+def new_tenant(stack: Stack, name: str, *, cell: str) -> Tenant:
+    """A fresh tenant with an administrator's key, ready to use, with allowances nothing runs into."""
+    made = operator_api(stack).call(
+        "POST",
+        "/v1/admin/tenants",
+        {
+            "slug": f"{name}-{secrets.token_hex(4)}",
+            "name": name.capitalize(),
+            "cell": cell,
+            "owner_email": f"{name}-{secrets.token_hex(4)}@example.com",
+            "quotas": {"api_requests_per_second": 100_000, "job_runs_per_second": 1000},
+        },
+    )
+    issued = operator_api(stack, tenant_id=made["tenant_id"]).call(
+        "POST", "/v1/api-keys", {"name": name, "scopes": ["admin"]}
+    )
+    api = Api(stack.info["api_url"], issued["api_key"])
+    eventually_sync(lambda: api.http.get("/v1/jobs").status_code == 200, timeout=30)
+    return Tenant(tenant_id=made["tenant_id"], cell=cell, api=api, key=issued["api_key"])
+
+
+def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
+    """Give a tenant a job, runs, a dead letter, a target, a member, a key: `things` names them."""
+    api = tenant.api
+    target = api.register_target(stack.echo_url)["target_id"]
+    job = api.create_job(
+        {
+            "schedule": {"type": "CRON", "cron": "0 3 1 1 *", "time_zone": "Europe/Berlin"},
+            "target": {"target_id": target, "path": "/yearly"},
+            "name": "yearly",
+            "key": "yearly",
+            "tags": ["of-everything"],
+            "payload": {"secret": tenant.tenant_id},
+        }
+    )
+    run_id = _ran(api, target, "/once", "SUCCEEDED")
+    _ran(api, target, "/status/418", "FAILED")
+    key = api.call("POST", "/v1/api-keys", {"name": "spare", "scopes": ["jobs:read"]})
+    member = api.call(
+        "POST", "/v1/members", {"email": f"{secrets.token_hex(4)}@example.com", "role": "viewer"}
+    )
+    tenant.things.update(
+        tenant=tenant.tenant_id,
+        job_id=job["job_id"],
+        run_id=run_id,
+        target_id=target,
+        key_id=key["key_id"],
+        member_id=member["member_id"],
+    )
+    return tenant
+
+
+def _ran(api: Api, target: str, path: str, state: str) -> str:
+    """The id of a run that ended so."""
+    job_id = api.create_job(
+        {
+            "schedule": {"type": "NOW"},
+            "target": {"target_id": target, "path": path},
+            "retry_policy": {"max_attempts": 1},
+        }
+    )["job_id"]
+
+    def ended() -> str | None:
+        runs = api.get("/v1/runs", job_id=job_id)["items"]
+        return runs[0]["run_id"] if runs and runs[0]["state"] == state else None
+
+    return eventually_sync(ended, timeout=30) or ""
