@@ -162,6 +162,7 @@ class Router:
                 body=body,
                 idempotent=is_repeatable(method, headers),
                 request_id=request_id,
+                client=(scope.get("client") or ("",))[0],
             )
             return await self._forward(request, principal, plane, receive, send, extra)
         finally:

@@ -95,6 +95,7 @@ class Request:
     body: bytes
     idempotent: bool  # may be repeated when it is unknown whether it arrived
     request_id: str
+    client: str  # address of whoever sent it; empty if unknown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +121,10 @@ def canonical(target: str) -> str:
 
 
 def pass_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
-    """The client's headers as they go on, or a `Refusal` where one is not text."""
+    """The client's headers as they go on, or a `Refusal` where one is not text.
+
+    Names with underscores stay here: to WSGI `X_Forwarded_For` and `X-Forwarded-For` are one.
+    """
     named = {
         token.strip().lower()
         for name, value in headers
@@ -131,7 +135,7 @@ def pass_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
     for name, value in headers:
         if name in _HOP_BY_HOP or name in _OURS or name in named:
             continue
-        if name.startswith((_PREFIX, b"x-forwarded-")):
+        if name.startswith((_PREFIX, b"x-forwarded-")) or b"_" in name:
             continue
         try:
             kept.append((name.decode("ascii"), value.decode()))
@@ -252,7 +256,12 @@ class Forwarder:
         return self._session.request(
             request.method,
             URL(way.url + way.target, encoded=True),
-            headers=[*request.headers, *signed.items(), ("X-Request-Id", request.request_id)],
+            headers=[
+                *request.headers,
+                *signed.items(),
+                ("X-Request-Id", request.request_id),
+                *((("X-Forwarded-For", request.client),) if request.client else ()),
+            ],
             data=request.body or None,
             allow_redirects=False,
             timeout=_TIMEOUT,

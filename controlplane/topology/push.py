@@ -72,7 +72,7 @@ def push_tenant(subject: str) -> None:
     if not isinstance(held, int):
         raise CellUnreachable(f"{placement.cell_id}: no config_version in the answer")
     if held > tenant.version:
-        _overtake(tenant.id, held)
+        _overtaken(tenant.id, held)
         return
     Placement.objects.filter(pk=tenant.id, cell=placement.cell_id).update(
         confirmed_version=Greatest(F("confirmed_version"), Value(held)), confirmed_at=Now()
@@ -80,11 +80,12 @@ def push_tenant(subject: str) -> None:
 
 
 @transaction.atomic
-def _overtake(tenant_id: uuid.UUID, held: int) -> None:
-    """The cell has a newer version than we ever wrote: we were restored from a backup. What is
-    recorded here decides, so its version goes beyond the cell's."""
-    _LOG.error("cell is ahead of the control plane", tenant_id=str(tenant_id), held=held)
-    Tenant.objects.filter(pk=tenant_id, version__lte=held).update(version=held + 1)
+def _overtaken(tenant_id: uuid.UUID, held: int) -> None:
+    """The cell has a newer version than we sent. Either somebody was faster with a later one, or it
+    is newer than what we ever wrote: we were restored from a backup. What is recorded here decides,
+    so its version then goes beyond the cell's."""
+    if Tenant.objects.filter(pk=tenant_id, version__lt=held).update(version=held + 1):
+        _LOG.error("cell is ahead of the control plane", tenant_id=str(tenant_id), held=held)
     want(topic=TOPIC, subject=str(tenant_id))
 
 

@@ -138,6 +138,27 @@ def test_a_cell_ahead_of_us_is_overtaken(home: Home) -> None:
     assert home.placement.confirmed_version == 51
 
 
+def test_a_later_push_that_was_faster_is_no_restore(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version people edit with must not move, and nobody must be alarmed."""
+    from controlplane.topology import push
+
+    home.run_outbox()
+    real = push.call_cell
+
+    def overtaken(*args: object) -> object:
+        monkeypatch.setattr(push, "call_cell", real)
+        set_quotas(tenant_id=home.tenant.id, quotas={"running_runs": 9}, actor=ACTOR, reason=REASON)
+        push_tenant(str(home.tenant.id))
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(push, "call_cell", overtaken)
+    push_tenant(str(home.tenant.id))
+    assert Tenant.objects.get(pk=home.tenant.pk).version == 2
+    assert home.told["config_version"] == 2
+    assert home.run_outbox() == [True]
+    assert home.placement.confirmed_version == 2
+
+
 def test_drift_is_settled(home: Home) -> None:
     home.run_outbox()
     assert settle_drift(home.cell) == 0

@@ -34,6 +34,7 @@ async def test_a_request_reaches_the_tenants_cell_signed_for_the_key(world: Worl
             "X-Clockhouse-Scopes": "operator",
             "X-Clockhouse-Anything": "forged",
             "X-Forwarded-For": "10.0.0.1",
+            "X_Forwarded_For": "10.0.0.1",
             "Cookie": "session=1",
             "X-Tenant-Id": TENANT,
             "Connection": "X-Private",
@@ -54,13 +55,14 @@ async def test_a_request_reaches_the_tenants_cell_signed_for_the_key(world: Worl
     for name in (
         "Authorization",
         "Cookie",
-        "X-Forwarded-For",
+        "X_Forwarded_For",
         "X-Clockhouse-Anything",
         "X-Tenant-Id",
         "X-Private",
     ):
         assert name not in call.headers
     assert call.headers.getall("X-Clockhouse-Scopes") == ["jobs:read jobs:write"]
+    assert call.headers.getall("X-Forwarded-For") == ["127.0.0.1"], "where it came from, for the audit"
     assert answer.headers["RateLimit-Policy"] == '"api";q=1000;w=1;qu="requests"'
     assert answer.headers["RateLimit"] == '"api";r=999;t=1'
 

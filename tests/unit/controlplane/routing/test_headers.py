@@ -30,6 +30,8 @@ def test_hop_by_hop_and_forged_headers_stay_here() -> None:
             (b"authorization", b"Bearer x"),
             (b"x-clockhouse-tenant", b"forged"),
             (b"x-forwarded-for", b"1.2.3.4"),
+            (b"x_forwarded_for", b"1.2.3.4"),
+            (b"x_clockhouse_scopes", b"operator"),
             (b"content-type", b"application/json"),
             (b"accept", b"a"),
             (b"accept", b"b"),
