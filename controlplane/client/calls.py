@@ -4,12 +4,13 @@ people, keys and money."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from controlplane.client.decoding import decode
+from controlplane.client.decoding import Document, decode
 from controlplane.client.documents import (
     Job,
     JobStatus,
@@ -21,7 +22,7 @@ from controlplane.client.documents import (
 from controlplane.client.errors import Fault, UnexpectedAnswer
 from controlplane.client.pages import Page, reads, reads_page
 from controlplane.client.specs import ABSENT, NewJob, Schedule, as_body
-from controlplane.client.wire import Answer, Call, if_match, path, query, without_none
+from controlplane.client.wire import Answer, Call, faults_in, if_match, path, query, without_none
 
 #: Items in one request of `batch`.
 MOST_IN_A_BATCH = 1000
@@ -65,12 +66,16 @@ def put_job_by_key(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BatchItem:
-    """What became of one job of a batch: `job`, or `code`, `detail` and `faults`."""
+class BatchItem(Document):
+    """What became of one job of a batch: `job_id` and its times, or `code`, `detail` and `faults`.
+    `replayed`: it was there already, under its idempotency key."""
 
     index: int
     status: int
-    job: Mapping[str, Any] | None = None
+    job_id: str | None = None
+    next_run_at: datetime | None = None
+    due_at: datetime | None = None
+    replayed: bool = False
     code: str | None = None
     detail: str | None = None
     faults: Sequence[Fault] = ()
@@ -106,21 +111,15 @@ def _read_batch(answer: Answer) -> Sequence[BatchItem]:
 
 
 def _batch_item(index: int, result: Mapping[str, Any]) -> BatchItem:
-    status = int(result.get("status", 0))
-    problem = result.get("problem") or result.get("error")
-    if isinstance(problem, Mapping):
-        faults = tuple(
-            Fault(detail=str(fault.get("detail", "")), pointer=fault.get("pointer"))
-            for fault in problem.get("errors") or ()
-        )
-        return BatchItem(
-            index=index,
-            status=status,
-            code=problem.get("code"),
-            detail=problem.get("detail"),
-            faults=faults,
-        )
-    return BatchItem(index=index, status=status, job=result.get("job") or result)
+    item = decode(BatchItem, {**result, "index": index, "faults": []})
+    if not isinstance(problem := result.get("problem"), Mapping):
+        return item
+    return dataclasses.replace(
+        item,
+        code=problem.get("code"),
+        detail=problem.get("detail"),
+        faults=tuple(faults_in(problem.get("errors"))),
+    )
 
 
 def get_job(job_id: str) -> Call[Job]:

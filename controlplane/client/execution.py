@@ -71,10 +71,10 @@ class Execution:
         beats = asyncio.create_task(self._beat())
         try:
             await asyncio.wait({work})
-            await self._tell(work)
         finally:
             beats.cancel()
             await asyncio.gather(beats, return_exceptions=True)
+        await self._tell(work)  # without heartbeats: one behind the completion would be refused
 
     # --- the handler -------------------------------------------------------------------------
     def _call_handler(self) -> asyncio.Future[Any] | Any:

@@ -166,14 +166,15 @@ def error_of(answer: Answer, now: datetime) -> ApiError:
         code=code,
         detail=str(document.get("detail") or document.get("title") or f"HTTP status {answer.status}"),
         title=str(document.get("title") or ""),
-        faults=list(_faults(document.get("errors"))),
+        faults=list(faults_in(document.get("errors"))),
         retry_after=retry_after(answer.headers, now),
         request_id=answer.headers.get("x-request-id"),
         document=document,
     )
 
 
-def _faults(errors: object) -> Iterable[Fault]:
+def faults_in(errors: object) -> Iterable[Fault]:
+    """The faults that a problem document lists."""
     for item in errors if isinstance(errors, list) else ():
         if isinstance(item, dict):
             yield Fault(

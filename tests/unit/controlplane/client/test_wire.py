@@ -210,11 +210,11 @@ def test_a_batch_has_a_result_for_each_job() -> None:
     good, bad = call.read(
         answer(
             200,
-            b'{"results": [{"status": 201, "job": {"job_id": "job_1"}}, {"status": 422, "problem": {"code":'
+            b'{"results": [{"status": 201, "job_id": "job_1", "due_at": null}, {"status": 422, "problem": {"code":'
             b' "INVALID", "detail": "d", "errors": [{"pointer": "/b", "detail": "unknown field"}]}}]}',
         )
     )
-    assert (good.ok, good.job) == (True, {"job_id": "job_1"})
+    assert (good.ok, good.job_id, good.replayed) == (True, "job_1", False)
     assert (bad.ok, bad.index, bad.code, str(bad.faults[0])) == (False, 1, "INVALID", "b: unknown field")
     with pytest.raises(ValueError, match="1000"):
         calls.create_jobs([{}] * 1001)
