@@ -118,7 +118,11 @@ class Attempts:
             return
         if claim.attempt == 1:
             self._lateness[work.lane.priority].observe((started_ms - claim.due_ms) / 1000)
-        self._finish(work, await self._send(work, started_ms), started_ms)
+        answer = await self._send(work, started_ms)
+        if answer is None:
+            self.fenced(work)
+            return
+        self._finish(work, answer, started_ms)
 
     async def _read(self, target: Target) -> bool:
         """Have the target read; whether it was."""
@@ -129,7 +133,7 @@ class Attempts:
             return False
         return True
 
-    async def _send(self, work: Work, started_ms: int) -> Answer:
+    async def _send(self, work: Work, started_ms: int) -> Answer | None:
         claim, target = work.claim, work.target
         definition = claim.definition
         method = definition.target.method
@@ -153,6 +157,7 @@ class Attempts:
             headers,
             body or None,
             definition.target.timeout_seconds,
+            lambda: self._host.holds(work.host_id),
         )
 
     def _finish(self, work: Work, answer: Answer, started_ms: int | None) -> None:

@@ -10,7 +10,8 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextvars import ContextVar
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -30,6 +31,31 @@ _IDLE_CLOSE_SECONDS = 1.0
 _RETRY_AFTER = istr("Retry-After")
 
 
+_may_call: ContextVar[Callable[[], bool]] = ContextVar("may_call")
+
+
+class _NotAnyMore(Exception):
+    """While a connection was waited for, the right to use it ended."""
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Hands out no connection to those who may not call any more: a name server or a target that
+    takes its time can outlast a host's lease."""
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        connection = await super().connect(req, traces, timeout)
+        if not _may_call.get()():
+            connection.release()
+            raise _NotAnyMore
+        return connection
+
+
+def _always() -> bool:
+    return True
+
+
 class Caller:
     """Makes calls over one session. `start` and `close` it inside the event loop."""
 
@@ -42,7 +68,7 @@ class Caller:
     async def start(self) -> None:
         """Open the session; no connection is made yet."""
         self._session = aiohttp.ClientSession(
-            connector=guarded_connector(self._allow, resolver=self._resolver),
+            connector=guarded_connector(self._allow, resolver=self._resolver, kind=_Connector),
             cookie_jar=aiohttp.DummyCookieJar(),
             # A compressed answer could unfold to any size; it is asked not to be.
             auto_decompress=False,
@@ -57,15 +83,26 @@ class Caller:
             self._session = None
 
     async def call(
-        self, method: str, url: URL, headers: CIMultiDict[str], body: bytes | None, timeout: float
-    ) -> Answer:
-        """Send `body` and read the answer within `timeout` seconds, both together."""
+        self,
+        method: str,
+        url: URL,
+        headers: CIMultiDict[str],
+        body: bytes | None,
+        timeout: float,
+        may_call: Callable[[], bool] = _always,
+    ) -> Answer | None:
+        """Send `body` and read the answer within `timeout` seconds, both together.
+
+        `may_call` is asked whenever a connection has been waited for. None: it said no, and
+        nothing was sent from then on.
+        """
         session = self._session
         if session is None:
             raise RuntimeError("not started")
         limits = self._timeouts.get(timeout)
         if limits is None:
             limits = self._timeouts[timeout] = aiohttp.ClientTimeout(total=timeout, ceil_threshold=60)
+        _may_call.set(may_call)
         began = time.monotonic()
         second_try = False
         while True:
@@ -83,6 +120,8 @@ class Caller:
                     retry_after=response.headers.get(_RETRY_AFTER) if response.status >= 400 else None,
                     sent_bytes=len(body or b""),
                 )
+            except _NotAnyMore:
+                return None
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as fault:
                 if not second_try and _closed_while_idle(fault, time.monotonic() - began):
                     # The target closed a kept connection just as we used it. A repeat under the

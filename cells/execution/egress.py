@@ -164,7 +164,11 @@ class ThreadResolver(AbstractResolver):
 
 
 def guarded_connector(
-    allow: Collection[str], *, resolver: AbstractResolver | None = None, keepalive_seconds: float = 15.0
+    allow: Collection[str],
+    *,
+    resolver: AbstractResolver | None = None,
+    keepalive_seconds: float = 15.0,
+    kind: type[TCPConnector] = TCPConnector,
 ) -> TCPConnector:
     """A connector that makes no socket for a refused address, literal or resolved.
 
@@ -182,7 +186,7 @@ def guarded_connector(
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made
 
-    return TCPConnector(
+    return kind(
         limit=0,
         limit_per_host=0,
         ttl_dns_cache=10,

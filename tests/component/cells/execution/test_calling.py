@@ -37,7 +37,9 @@ async def caller() -> AsyncIterator[Caller]:
 @pytest.fixture
 def call(caller: Caller) -> Call:
     async def made(url: str, *, body: bytes | None = b"{}", timeout: float = 5.0, **headers: str) -> Answer:
-        return await caller.call("POST", URL(url), CIMultiDict(headers), body, timeout)
+        answer = await caller.call("POST", URL(url), CIMultiDict(headers), body, timeout)
+        assert answer is not None
+        return answer
 
     return made
 
@@ -172,6 +174,40 @@ async def test_a_target_that_always_hangs_up(call: Call) -> None:
     assert connections == 2
 
 
+async def test_who_lost_the_right_to_call_does_not_try_again(caller: Caller) -> None:
+    live, requests = True, 0
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal live, requests
+        await reader.readuntil(b"{}")
+        live, requests = False, requests + 1
+        writer.close()
+
+    server, url = await raw_server(hang_up)
+    async with server:
+        assert await caller.call("POST", URL(url), CIMultiDict(), b"{}", 5.0, lambda: live) is None
+    assert requests == 1
+
+
+async def test_who_lost_the_right_while_connecting_sends_nothing(target: HttpTarget) -> None:
+    live = True
+
+    class Slow(Rebinding):
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+        ) -> list[ResolveResult]:
+            nonlocal live
+            live = False
+            return await super().resolve(host, port, family)
+
+    caller = Caller(egress_allow={"loopback"}, resolver=Slow("127.0.0.1"))
+    await caller.start()
+    url = URL(f"http://slow.example:{URL(target.url).port}")
+    assert await caller.call("POST", url, CIMultiDict(), b"{}", 5.0, lambda: live) is None
+    await caller.close()
+    assert target.received == []
+
+
 async def test_a_target_that_worked_and_then_hung_up_is_not_called_twice(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +307,7 @@ async def test_a_forbidden_address_among_others_is_passed_over(target: HttpTarge
     port = URL(target.url).port
     answer = await caller.call("POST", URL(f"http://two.example:{port}"), CIMultiDict(), b"{}", 5.0)
     await caller.close()
+    assert answer is not None
     assert answer.status == 200
 
 
