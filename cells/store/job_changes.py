@@ -12,6 +12,7 @@ from cells.domain.claiming import Skip
 from cells.domain.epochs import next_epoch
 from cells.domain.job import JobState, ScheduleType
 from cells.domain.missed import CANCELLED, EDITED, PAUSED, missed, through
+from cells.domain.run import RunState
 from cells.domain.transitions import job_allowed
 from cells.ports import Conflict, Fence, JobRow, NewJob, TenantConfig, Terminal
 from cells.store.allowance import check_strict, is_strict, needs_allowance
@@ -160,7 +161,9 @@ async def change_state(
     entry.intent(tenant, f"job.{verb}", job_id.hex, version, version)
     await run(connection, _STATEMENTS[state], {**ids, "next": next_run_at, "due": due_at})
     if state is JobState.CANCELLED:
-        for at, ordinal, epoch in await fetch_all(connection, "job_cancel_waiting", ids):
+        for at, ordinal, epoch, became in await fetch_all(connection, "job_cancel_runs", ids):
+            if became != RunState.CANCELLED:
+                continue
             entry.ended(
                 tenant.hex,
                 job_id.hex,
@@ -171,7 +174,6 @@ async def change_state(
                 attempts=0,
                 region_policy=policy,
             )
-        await run(connection, "job_cancel_running", ids)
     return True
 
 

@@ -108,17 +108,19 @@ FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND next_run_at = %(
 ON CONFLICT DO NOTHING
 RETURNING scheduled_for;
 
--- name: job_cancel_waiting
--- Waiting runs of a cancelled job (tenant_id, job) are cancelled with it.
-UPDATE runs SET state = 'CANCELLED', timer_at = NULL, finished_at = clock_timestamp(), reason = 'job cancelled'
-WHERE tenant_id = %(tenant)s AND parent_id = %(job)s AND state IN ('DUE', 'RETRY_WAIT')
-RETURNING scheduled_for, ordinal, epoch;
-
--- name: job_cancel_running
--- Runs of a cancelled job (tenant_id, job) that are under way: they cannot be recalled, but they
--- will not be retried.
-UPDATE runs SET cancel_requested = true
-WHERE tenant_id = %(tenant)s AND parent_id = %(job)s AND state = 'RUNNING' AND NOT cancel_requested;
+-- name: job_cancel_runs
+-- Runs of a cancelled job (tenant_id, job): waiting ones are cancelled with it; those under way cannot
+-- be recalled, but they will not be retried. One statement, since a run that goes from one to
+-- the other between two would escape both.
+UPDATE runs SET
+    state = CASE WHEN state = 'RUNNING' THEN state ELSE 'CANCELLED' END,
+    finished_at = CASE WHEN state <> 'RUNNING' THEN clock_timestamp() END,
+    reason = CASE WHEN state = 'RUNNING' THEN reason ELSE 'job cancelled' END,
+    cancel_requested = cancel_requested OR state = 'RUNNING',
+    timer_at = NULL
+WHERE tenant_id = %(tenant)s AND parent_id = %(job)s
+  AND (state IN ('DUE', 'RETRY_WAIT') OR (state = 'RUNNING' AND NOT cancel_requested))
+RETURNING scheduled_for, ordinal, epoch, state;
 
 -- name: job_trigger
 -- The next ordinal of a job (tenant_id, job) that is not cancelled.

@@ -38,6 +38,7 @@ from tests.component.cells.store.world import (
     once,
     seconds_ago,
 )
+from tests.waiting import eventually
 
 
 async def trigger(
@@ -222,6 +223,20 @@ async def test_cancelling_a_job_cancels_what_waits_and_stops_retries(world: Worl
     *_, body = await world.journal()
     assert body.counts == [(world.a.tenant_id.hex, "job_runs", "HOME_ASYNC", 1)]
     assert await world.complete(running, RunState.RETRY_WAIT)
+    assert (await world.run(running)).state is RunState.CANCELLED
+
+
+async def test_no_run_escapes_a_cancel_by_becoming_a_retry_meanwhile(world: World) -> None:
+    start = seconds_ago(2)
+    job = new_job(start, every(3600, start))
+    running = await world.claimed(job)
+    async with world.sql.transaction():
+        await world.sql.execute(
+            "UPDATE runs SET state = 'RETRY_WAIT', timer_at = now(), lease_expires_at = NULL"
+        )
+        cancelling = asyncio.create_task(world.set_state(job, JobState.CANCELLED))
+        await eventually(lambda: world.value("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+    await cancelling
     assert (await world.run(running)).state is RunState.CANCELLED
 
 
