@@ -19,6 +19,7 @@ from cells.api import (
     internal,
     job_changes,
     jobs,
+    ledger,
     openapi,
     problems,
     runs,
@@ -33,7 +34,7 @@ from cells.observability.metrics import Metrics
 from cells.ports import Clock, Queue, Secrets, Store
 
 #: Tried in this order, the busiest first.
-_RESOURCES = (jobs, batches, declaring, runs, job_changes, schedules, targets, dlq, stats, internal)
+_RESOURCES = (jobs, batches, declaring, ledger, runs, job_changes, schedules, targets, dlq, stats, internal)
 
 
 def create_app(

@@ -59,6 +59,14 @@ class RunQuery(Page):
     scheduled_until: Moment | None = None
 
 
+class LedgerQuery(Page):
+    """Which occurrences of a job: scheduled in [from, until)."""
+
+    since: Moment | None = Field(default=None, alias="from")
+    until: Moment | None = None
+    count: int = Field(default=10, ge=0, le=100, description="Of the coming ones.")
+
+
 class TargetQuery(Page):
     """Which targets to list."""
 

@@ -246,6 +246,47 @@ class RunPage(Shape):
     next_cursor: str | None
 
 
+class PastOccurrence(Shape):
+    """An occurrence whose time has come, with its verdict."""
+
+    run_id: str | None = Field(description="null: it has no run (yet).")
+    scheduled_for: datetime
+    local: str
+    verdict: str = Field(
+        description="ran, failed, unknown, cancelled, running, retrying, waiting, due, late, or `skipped:` "
+        "and the reason: misfire, paused, edited, cancelled, dst_gap."
+    )
+    sentence: str = Field(description="The same for people.")
+    state: RunState | None
+    reason: str | None
+    count: int = Field(description="How many occurrences it stands for, from scheduled_for on.")
+    by_hand: bool = Field(description="It was started by hand.")
+    attempt: int
+    due_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    late_ms: int | None = Field(description="Start (or now) minus due_at; earlier attempts included.")
+
+
+class ComingOccurrence(Shape):
+    """An occurrence to come."""
+
+    at: datetime
+    local: str
+    note: str | None = Field(description="What daylight saving did to it.")
+    due_at: datetime = Field(description="When it starts: its place in the dispatch window.")
+
+
+class Ledger(Shape):
+    """Occurrences of a job: past ones newest first, coming ones soonest first."""
+
+    job_id: str
+    status: str
+    past: list[PastOccurrence]
+    next: list[ComingOccurrence]
+    next_cursor: str | None = Field(description="Of the past ones.")
+
+
 # --- schedules ---------------------------------------------------------------------------
 class OccurrenceShown(Shape):
     """A coming occurrence."""

@@ -41,6 +41,7 @@ from cells.secrets import SealedBox
 from cells.store.postgres import PostgresStore
 from cells.timers.members import unpack
 from cells.timers.queue import ValkeyQueue
+from tests.waiting import eventually
 
 CELL = "local-shared-1"
 KEY = b"k" * 32
@@ -236,6 +237,20 @@ class Cell:
         member = member_of(row, row.tenant_id, version=row.version)
         assert member is not None
         return await self.claim_members([member])
+
+    async def claimable(self, job_id: str) -> None:
+        """Return when a job is due by the database's clock."""
+        parent = ids.decode(ids.JOB, job_id)
+        assert parent is not None
+        row = await self.store.get_job(self.api.tenant, parent)
+        assert row is not None
+        assert row.due_at is not None
+        due_at = row.due_at
+
+        async def due() -> bool:
+            return (await self.store.status()).database_time > due_at
+
+        await eventually(due)
 
     async def claim_members(self, members: Sequence[Member]) -> Sequence[Claim]:
         """Claim what these members name."""

@@ -51,6 +51,7 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
         Scope.JOBS_WRITE,
     ),
     ("DELETE", "/v1/jobs/by-key/{key}", None, Scope.JOBS_WRITE),
+    ("GET", "/v1/jobs/{job}/occurrences", None, Scope.JOBS_READ),
     ("PATCH", "/v1/jobs/{job}", {"name": "other"}, Scope.JOBS_WRITE),
     ("DELETE", "/v1/jobs/{job}", None, Scope.JOBS_WRITE),
     ("POST", "/v1/jobs/{job}:pause", None, Scope.JOBS_WRITE),
