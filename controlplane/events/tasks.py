@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from importlib import import_module
 
 import structlog
 from celery import shared_task
+from django.conf import settings
 from kombu.exceptions import OperationalError
 
 from controlplane.events import feed, outbox
@@ -35,11 +37,12 @@ def drain_outbox() -> int:
 
 @shared_task(name="controlplane.events.tasks.prune")
 def prune() -> None:
-    """Forgets feed rows and stored answers nobody can ask for any more."""
+    """Forgets feed rows, stored answers and sessions nobody can ask for any more."""
     from controlplane.api.idempotency import purge
 
     feed.prune()
     purge()
+    import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
 
 
 def wake(item_id: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from cells.contract import Scope
@@ -106,8 +107,7 @@ def create_api_key(
         raise Invalid(faults)
     if tenant_id is not None:
         lock_tenant(tenant_id)
-        if ApiKey.objects.filter(tenant=tenant_id, revoked_at=None).count() >= MOST_KEYS:
-            raise Conflicting(f"a tenant has at most {MOST_KEYS} keys")
+        _check_room(tenant_id, MOST_KEYS)
     text = text or new_key(operator=operator)
     key = _issue(
         tenant_id=tenant_id, name=name.strip(), scopes=scopes, expires_at=expires_at, text=text, actor=actor
@@ -117,6 +117,13 @@ def create_api_key(
         after=_shown(key),
     )  # fmt: skip
     return IssuedKey(key=key, text=text.text)
+
+
+def _check_room(tenant_id: uuid.UUID, most: int) -> None:
+    """Under the tenant's lock. Keys that have ended take no room."""
+    live = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
+    if ApiKey.objects.filter(live, tenant=tenant_id, revoked_at=None).count() >= most:
+        raise Conflicting(f"a tenant has at most {most} live keys")
 
 
 def _live_key(tenant_id: uuid.UUID | None, key_id: str) -> ApiKey:
@@ -148,6 +155,8 @@ def rotate_api_key(
         raise Conflicting("the key is not live any more")
     if key.successor_id is not None:
         raise Conflicting(f"the key was rotated already, to {key.successor_id}")
+    if tenant_id is not None:
+        _check_room(tenant_id, 2 * MOST_KEYS)  # each may have its successor beside it
     text = new_key(operator=tenant_id is None)
     successor = _issue(
         tenant_id=tenant_id,

@@ -11,6 +11,7 @@ from django.utils import timezone
 from controlplane.actors import Actor
 from controlplane.errors import Conflicting, Forbidden, Invalid, NotFound
 from controlplane.events.models import AuditEvent, Change
+from controlplane.tenants.actions import api_keys
 from controlplane.tenants.actions.api_keys import (
     IssuedKey,
     create_api_key,
@@ -146,3 +147,17 @@ def test_operators_keys_are_for_operators(tenant: Tenant) -> None:
             act()
     with pytest.raises(NotFound):
         revoke_api_key(tenant_id=tenant.id, key_id=issued.key.id, actor=ACTOR, reason="")
+
+
+def test_keys_that_have_ended_take_no_room(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a tenant that rotates as it should could make no key one day."""
+    monkeypatch.setattr(api_keys, "MOST_KEYS", 2)
+    first, _ = _made(tenant), _made(tenant)
+    with pytest.raises(Conflicting):
+        _made(tenant)
+    second = rotate_api_key(tenant_id=tenant.id, key_id=first.key.id, actor=PERSON, reason="")
+    third = rotate_api_key(tenant_id=tenant.id, key_id=second.key.id, actor=PERSON, reason="")
+    with pytest.raises(Conflicting):  # all of them live through their grace
+        rotate_api_key(tenant_id=tenant.id, key_id=third.key.id, actor=PERSON, reason="")
+    ApiKey.objects.exclude(pk=third.key.id).update(expires_at=timezone.now())
+    _made(tenant)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.db import connection, connections, transaction
+from django.utils import timezone
 
 from controlplane.events import feed
 from controlplane.events.models import Change
 from controlplane.events.recording import publish
+from controlplane.events.tasks import prune
 from controlplane.tenants.actions.api_keys import create_api_key, revoke_api_key, rotate_api_key
 from controlplane.tenants.actions.tenants import set_quotas, suspend_tenant
 from controlplane.tenants.models import ApiKey
@@ -145,6 +149,14 @@ def test_pruning_refuses_the_cursors_it_would_deceive(committed: None) -> None:
     with pytest.raises(feed.CursorGone):
         feed.changes(old)
     assert feed.changes(new)["changes"] == []
+
+
+@pytest.mark.django_db
+def test_sessions_that_ended_are_forgotten() -> None:
+    for key, ends in (("over", timedelta(minutes=-1)), ("live", timedelta(minutes=1))):
+        Session.objects.create(session_key=key, session_data="", expire_date=timezone.now() + ends)
+    prune()
+    assert list(Session.objects.values_list("session_key", flat=True)) == ["live"]
 
 
 @pytest.mark.django_db
