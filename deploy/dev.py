@@ -142,6 +142,7 @@ class Installation:
             "api_url": self._ports.url("router"),
             "console_url": self._ports.url("django"),
             "echo_url": self._ports.url("echo"),
+            "control_database_url": stores.control,
             "curl": hello(self._ports.url("router"), state.api_key),
             "email": state.email,
             "password": state.password,

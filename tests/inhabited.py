@@ -12,7 +12,7 @@ from tests.waiting import eventually_sync
 
 @dataclass(frozen=True, kw_only=True)
 class Tenant:
-    """A tenant on a cell. `things` are its own, by the name of the path parameter they fill."""
+    """A tenant on a cell. `things` are its own ids and words, by the path parameter they fill."""
 
     tenant_id: str
     cell: str
@@ -49,16 +49,16 @@ def new_tenant(stack: Stack, name: str, *, cell: str) -> Tenant:
 
 def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
     """Give a tenant a job, runs, a dead letter, a target, a member, a key: `things` names them."""
-    api = tenant.api
+    api, mark = tenant.api, secrets.token_hex(4)
     target = api.register_target(stack.echo_url)["target_id"]
     job = api.create_job(
         {
             "schedule": {"type": "CRON", "cron": "0 3 1 1 *", "time_zone": "Europe/Berlin"},
             "target": {"target_id": target, "path": "/yearly"},
-            "name": "yearly",
-            "key": "yearly",
-            "tags": ["of-everything"],
-            "payload": {"secret": tenant.tenant_id},
+            "name": f"yearly {mark}",
+            "key": f"yearly-{mark}",
+            "tags": [f"tag-{mark}"],
+            "payload": {"secret": f"payload-{mark}"},
         }
     )
     run_id = _ran(api, target, "/once", "SUCCEEDED")
@@ -70,6 +70,10 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
     tenant.things.update(
         tenant=tenant.tenant_id,
         job_id=job["job_id"],
+        key=job["key"],
+        job_name=job["name"],
+        tag=job["tags"][0],
+        payload=f"payload-{mark}",
         run_id=run_id,
         target_id=target,
         key_id=key["key_id"],

@@ -130,8 +130,13 @@ def _run(
         ]  # fmt: skip
         ended = subprocess.run(
             command,
-            cwd=ROOT,
-            env={**os.environ, "SCHEMATHESIS_HOOKS": HOOKS, "FUZZ_SPARED": campaign.spared},
+            cwd=folder,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "SCHEMATHESIS_HOOKS": HOOKS,
+                "FUZZ_SPARED": campaign.spared,
+            },
             capture_output=True,
             text=True,
         )

@@ -1,0 +1,249 @@
+"""isolation: two tenants, one on the same cell and one on another, send every operation of the
+API's document at a third tenant: its ids in paths, queries and bodies, its id as X-Tenant-Id.
+They get 401, 403, 404 or their own things, and not one row of the third tenant changes."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from tests.fingerprints import differences, fingerprint
+from tests.inhabited import Tenant, inhabit, new_tenant
+from tests.stack import Stack
+
+CLOSED = (401, 403, 404)
+OPERATORS = "/v1/admin/"
+#: Path parameters that are names within a tenant: the same name of two tenants is two things.
+NAMES = frozenset({"key"})
+#: Queries by which a list is asked for somebody else's things, by parameter.
+ASKED_FOR = {
+    "target": "target_id",
+    "job_id": "job_id",
+    "tag": "tag",
+    "name_prefix": "job_name",
+    "subject": "key_id",
+}
+
+
+@dataclass
+class Finding:
+    """Where the wall has a hole, or where nobody looked."""
+
+    operation: str
+    what: str
+
+
+@dataclass
+class Attack:
+    """What one intruder does to the victim."""
+
+    stack: Stack
+    document: dict[str, Any]
+    intruder: Tenant
+    victim: Tenant
+    findings: list[Finding] = field(default_factory=list)
+    answers: Counter[int] = field(default_factory=Counter)
+    operations: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Every operation: first what is closed, then what reads, then what makes things of the
+        intruder's own, under the victim's names too."""
+        operations = [
+            (path, method, operation)
+            for path, item in self.document["paths"].items()
+            for method, operation in item.items()
+        ]
+        for path, method, operation in sorted(operations, key=lambda o: (not _closed(o[0]), o[1] != "get")):
+            self._try(path, method.upper(), operation)
+
+    def _try(self, path: str, method: str, operation: dict[str, Any]) -> None:
+        name = f"{method} {path}"
+        things = {**self.victim.things, "name": self.victim.cell}
+        parameters = re.findall(r"\{(\w+)\}", path)
+        unknown = [p for p in parameters if p not in things]
+        bodies = _bodies(things)
+        takes_body = bool(operation.get("requestBody", {}).get("required"))
+        if unknown or (takes_body and operation["operationId"] not in bodies):
+            what = f"path parameter {', '.join(unknown)}" if unknown else "body"
+            self.findings.append(Finding(name, f"the proof does not know how to fill its {what}"))
+            return
+        self.operations.add(operation["operationId"])
+        filled = re.sub(r"\{(\w+)\}", lambda match: things[match[1]], path)
+        body = bodies.get(operation["operationId"]) if "requestBody" in operation else None
+        closed = _closed(path)
+
+        self._send(name, method, filled, body, key=None, expect=(401,))
+        self._send(name, method, filled, body, tenant=self.victim.tenant_id, expect=(403,))
+        self._send(name, method, filled, body, expect=CLOSED if closed else None)
+        if method == "GET" and not closed:
+            for query in self._queries(operation):
+                self._send(name, method, filled, None, query=query)
+
+    def _queries(self, operation: dict[str, Any]) -> Iterator[dict[str, str]]:
+        """The victim's things as filters, and the victim's place in its own list as a cursor."""
+        named = [p["name"] for p in operation["parameters"] if p.get("in") == "query"]
+        for parameter in named:
+            if parameter in ASKED_FOR:
+                yield {parameter: self.victim.things[ASKED_FOR[parameter]]}
+        if "cursor" in named:
+            path = next(
+                path
+                for path, item in self.document["paths"].items()
+                if any(one is operation for one in item.values())
+            )
+            cursor = self.victim.api.http.get(path, params={"limit": 1}).json().get("next_cursor")
+            if cursor:
+                yield {"cursor": cursor, "limit": "200"}
+
+    def _send(
+        self,
+        name: str,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        *,
+        key: str | None = "own",
+        tenant: str | None = None,
+        query: dict[str, str] | None = None,
+        expect: tuple[int, ...] | None = None,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {self.intruder.key}"} if key else {}
+        if tenant:
+            headers["X-Tenant-Id"] = tenant
+        answer = httpx.request(
+            method,
+            self.stack.info["api_url"] + path,
+            headers=headers,
+            json=body,
+            params=query,
+            timeout=30,
+        )
+        self.answers[answer.status_code] += 1
+        if answer.status_code >= 500 or (expect and answer.status_code not in expect):
+            self.findings.append(Finding(name, f"{answer.status_code} {answer.text[:300]}"))
+        sent = f"{path} {body} {query} {tenant}"
+        shown = [
+            value
+            for value in self.victim.things.values()
+            if value in answer.text and value not in sent and not (tenant or not key)
+        ]
+        if shown:
+            self.findings.append(Finding(name, f"shows {shown}: {answer.text[:300]}"))
+
+
+def _closed(path: str) -> bool:
+    """Whether a path is about a thing that only one tenant has, or is for operators."""
+    return path.startswith(OPERATORS) or any(p not in NAMES for p in re.findall(r"\{(\w+)\}", path))
+
+
+def main() -> dict[str, Any]:
+    with Stack() as stack:
+        return run_isolation(stack)
+
+
+def run_isolation(stack: Stack) -> dict[str, Any]:
+    """The whole proof on a running product."""
+    cells = list(stack.info["cells"])
+    victim = inhabit(stack, new_tenant(stack, "victim", cell=cells[0]))
+    intruders = [new_tenant(stack, "neighbour", cell=cells[0])]
+    intruders += [new_tenant(stack, "stranger", cell=cell) for cell in cells[1:2]]
+    document = httpx.get(f"{stack.info['api_url']}/v1/openapi.json").raise_for_status().json()
+    databases = [
+        stack.info["control_database_url"],
+        *(c["database_url"] for c in stack.info["cells"].values()),
+    ]
+    readable = _readable_by_their_owner(document, victim)
+    before = fingerprint(databases, victim.tenant_id)
+    attacks = [
+        Attack(stack=stack, document=document, intruder=intruder, victim=victim) for intruder in intruders
+    ]
+    for attack in attacks:
+        attack.run()
+    after = fingerprint(databases, victim.tenant_id)
+    changed = differences(before, after)
+    findings = [f"{finding.operation}: {finding.what}" for a in attacks for finding in a.findings]
+    for finding in findings:
+        print(finding, file=sys.stderr)
+    operations = {o["operationId"] for item in document["paths"].values() for o in item.values()}
+    return {
+        "holds": not findings
+        and not changed
+        and all(a.operations == operations for a in attacks)
+        and readable > 0,
+        "operations": len(operations),
+        "intruders": len(attacks),
+        "requests": sum(sum(a.answers.values()) for a in attacks),
+        "answers": {str(status): sum(a.answers[status] for a in attacks) for status in _statuses(attacks)},
+        "things_their_owner_can_read": readable,
+        "tables_compared": len(before),
+        "rows_compared": sum(digest.rows for digest in before.values()),
+        "tables_changed": changed,
+        "findings": findings[:20],
+    }
+
+
+def _statuses(attacks: list[Attack]) -> list[int]:
+    return sorted({status for attack in attacks for status in attack.answers})
+
+
+def _readable_by_their_owner(document: dict[str, Any], victim: Tenant) -> int:
+    """How many of the paths that are closed to intruders show their owner something: were this 0,
+    the ids would be wrong and the proof would prove nothing."""
+    readable = 0
+    for path, item in document["paths"].items():
+        parameters = re.findall(r"\{(\w+)\}", path)
+        if "get" in item and parameters and not path.startswith(OPERATORS):
+            filled = re.sub(r"\{(\w+)\}", lambda match: victim.things.get(match[1], "-"), path)
+            readable += victim.api.http.get(filled).status_code == 200
+    return readable
+
+
+def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """A body that is well formed and names the victim's things wherever it can, by operation id."""
+    job = {
+        "schedule": {"type": "ONCE", "run_at": "2099-01-01T00:00:00Z"},
+        "target": {"target_id": things["target_id"]},
+    }
+    key = {"name": "intruder", "scopes": ["jobs:read"]}
+    return {
+        "create_job": job,
+        "create_jobs": {"jobs": [job]},
+        "declare_job": job,
+        "edit_job": {"name": "changed"},
+        "trigger_job": {},
+        "preview_schedule": {"schedule": job["schedule"]},
+        "create_target": {"target_id": things["target_id"], "base_url": "https://intruder.example"},
+        "edit_target": {"description": "changed"},
+        "rotate_secret": {},
+        "create_api_key": key,
+        "rotate_api_key": {"grace_seconds": 0},
+        "revoke_api_key": {"reason": "intruder"},
+        "add_member": {"email": f"{secrets.token_hex(4)}@example.com", "role": "viewer"},
+        "edit_member": {"role": "admin"},
+        "edit_tenant": {"name": "Intruder"},
+        # Operators' own; no tenant's key opens them.
+        "create_operator_key": {"name": "intruder", "scopes": ["operator"]},
+        "rotate_operator_key": {"grace_seconds": 0},
+        "revoke_operator_key": {},
+        "register_cell": {
+            "name": "intruder", "region": "local", "url": "http://127.0.0.1:1", "key_hex": "00" * 32,
+        },
+        "cordon_cell": {},
+        "drain_cell": {},
+        "open_cell": {},
+        "retire_cell": {},
+        "explain_placement": {"region": "local", "job_runs_per_second": 1},
+        "register_region": {"name": "intruder"},
+        "create_tenant": {"slug": "intruder", "name": "Intruder"},
+        "edit_any_tenant": {"name": "Intruder"},
+        "suspend_tenant": {},
+        "resume_tenant": {},
+        "set_quotas": {"quotas": {"job_runs_per_second": 1}},
+    }  # fmt: skip
