@@ -13,7 +13,7 @@ from tests.architecture.sources import PRODUCT, ROOT, python, relative, tracked,
 _LONGEST_FILE = 400
 _LONGEST_README = 80
 #: Longer files, and why they are not split.
-_MAY_BE_LONG = {"cells/ports.py": "the whole of what a cell's parts know of each other, in one place to read"}
+_MAY_BE_LONG: dict[str, str] = {}
 _VAGUE_NAMES = {"utils.py", "util.py", "helpers.py", "helper.py", "common.py", "misc.py"}
 #: Calls that make the domain's answers depend on when, or how luckily, they are asked.
 _IMPURE = re.compile(

@@ -1,0 +1,361 @@
+"""What passes between the parts of a cell: the engine's errors, and values without behaviour.
+
+All instants are aware datetimes in UTC; durations are milliseconds unless a name says else.
+Import them from `cells.ports`, where the protocols are that speak in them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from cells.domain.ids import RunKey
+from cells.domain.job import JobDefinition, JobState
+from cells.domain.run import Attempt, RunState
+
+
+# --- errors of the engine ----------------------------------------------------------------
+class Retryable(Exception):
+    """It may work later: a lost connection, a full pool, an engine that restarts."""
+
+
+class Terminal(Exception):
+    """It will never work: the input contradicts what is stored."""
+
+
+class NotOwner(Terminal):
+    """The tenant is not placed here, not active, or under another epoch (421)."""
+
+
+class LeaseLost(Retryable):
+    """The lease of the writing host, or of the cell, has ended: nothing was written. The host
+    must stop acting until it holds a new one."""
+
+
+class Conflict(Exception):
+    """The state moved on. `epoch` or `version` is what holds now, where known."""
+
+    def __init__(self, message: str, *, epoch: int | None = None, version: int | None = None):
+        super().__init__(message)
+        self.epoch = epoch
+        self.version = version
+
+
+class AllowanceExceeded(Conflict):
+    """A strict job over its tenant's allowance. `nearest_available` has room."""
+
+    def __init__(self, nearest_available: datetime | None):
+        super().__init__("strict allowance exceeded")
+        self.nearest_available = nearest_available
+
+
+class QuotaExceeded(Conflict):
+    """Over a quota of the tenant (429). `scope` names the quota, `limit` is its value."""
+
+    def __init__(self, scope: str, limit: int):
+        super().__init__(f"{scope} quota of {limit} reached")
+        self.scope = scope
+        self.limit = limit
+
+
+class KeyReused(Conflict):
+    """The same idempotency key came with another request body (422)."""
+
+
+# --- tenants -----------------------------------------------------------------------------
+class TenantConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Quotas and defaults the control plane has set. Stored in `tenants.config`."""
+
+    job_runs_per_second: int = 100
+    strict_jobs_per_second: int = 0
+    pending_timers: int = 1_000_000
+    running_runs: int = 10_000
+    default_window_seconds: int = 300  # recurring jobs
+    default_once_window_seconds: int = 60
+    default_region_policy: str = "HOME_ASYNC"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TenantPlacement:
+    """A tenant as this cell knows it."""
+
+    tenant_id: uuid.UUID
+    state: str  # ACTIVE | BARRIER | SEALED | MOVED | SUSPENDED
+    ownership_epoch: int
+    config_version: int  # of the control plane; an older one never overwrites a newer
+    config: TenantConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fence:
+    """The ownership a write acts under. It changes nothing where it no longer holds."""
+
+    tenant_id: uuid.UUID
+    epoch: int  # the tenant's ownership epoch the writer has seen
+
+
+# --- hosts -------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostLease:
+    """One process start. Writers stop before `lease_ms` after the renewal was *sent*."""
+
+    host_id: int
+    name: str
+    lease_ms: int
+    database_time: datetime  # clock_timestamp() at the renewal, for the clock offset
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostStatus:
+    """A process start, as operators see it."""
+
+    name: str
+    roles: tuple[str, ...]
+    started_at: datetime
+    live: bool  # its lease has not ended
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellStatus:
+    """How a cell is, over all its tenants."""
+
+    database_time: datetime
+    oldest_due_at: datetime | None  # the earliest timer; how late the cell is, if it is past
+    jobs_estimated: int
+    hosts: tuple[HostStatus, ...]
+
+
+# --- jobs --------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewJob:
+    """A validated job, ready to be written."""
+
+    job_id: uuid.UUID
+    definition: JobDefinition
+    payload: bytes | None
+    shard: int
+    window_ms: int
+    offset_ms: int
+    next_run_at: datetime | None  # None: nothing to run (a ONCE in the past that is skipped)
+    due_at: datetime | None
+    state: JobState
+    actor: str
+    created_at: datetime | None = None  # None: the time of the transaction that writes it
+    # Set where the client sent an Idempotency-Key:
+    idempotency_route: str | None = None
+    idempotency_key: str | None = None
+    fingerprint: bytes | None = None  # SHA-256 of the request body
+    answer: bytes | None = None  # body of the 201, stored for replays
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Created:
+    """What became of one NewJob."""
+
+    created: bool  # False: replayed
+    status: int  # 201, or the stored status of the first answer
+    answer: bytes | None  # stored body when replayed
+    key_reused: bool = False  # same key, other body: 422
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRow:
+    """A job as read, with its current definition."""
+
+    tenant_id: uuid.UUID
+    job_id: uuid.UUID
+    shard: int
+    state: JobState
+    version: int
+    window_ms: int
+    offset_ms: int
+    next_run_at: datetime | None
+    due_at: datetime | None
+    definition: JobDefinition
+    payload: bytes | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFilter:
+    """Which jobs a list shows. All given conditions hold."""
+
+    state: JobState | None = None
+    target_id: str | None = None
+    tag: str | None = None
+    name_prefix: str | None = None
+    due_from: datetime | None = None
+    due_until: datetime | None = None
+
+
+# --- claims and completions --------------------------------------------------------------
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A waiting thing: one job's next occurrence, or one run's next attempt.
+
+    Packed (`timers/members.py`) it is what buckets and queues hold. It is a hint: the claim
+    decides.
+    """
+
+    tenant_id: uuid.UUID
+    parent_id: uuid.UUID
+    scheduled_for: int  # epoch seconds
+    ordinal: int = 0
+    is_run: bool = False  # False: claim the job's occurrence; True: claim an existing run
+    generation: int = 0  # job version, or series * 65536 + attempt: tells timers apart
+    priority: int
+    due_ms: int  # epoch ms; the score, not part of the packed member
+    shard: int
+    released_ms: int = 0  # set by the dispatcher's release, carried by the queue
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """A run this host holds: everything the call needs."""
+
+    tenant_id: uuid.UUID
+    key: RunKey
+    epoch: int
+    series: int
+    attempt: int  # number of this attempt, from 1
+    priority: int
+    shard: int
+    version: int
+    definition: JobDefinition
+    payload: bytes | None  # the request body; None is `{}`
+    due_ms: int
+    released_ms: int
+    claimed_ms: int
+    lease_ms: int  # from the claim's commit
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """How a claimed attempt ended. Applied only while the run is RUNNING under `epoch`."""
+
+    tenant_id: uuid.UUID
+    key: RunKey
+    epoch: int
+    state: RunState  # SUCCEEDED | FAILED | CANCELLED | SUCCEEDED_AFTER_CANCEL | RETRY_WAIT | UNKNOWN
+    attempt: Attempt
+    timer_at: datetime | None = None  # RETRY_WAIT
+    reason: str | None = None
+    fingerprint: str | None = None  # FAILED, UNKNOWN: for the DLQ
+    target_id: str | None = None
+    started_ms: int | None = None
+    finished_ms: int = 0
+    first_attempt_lag_ms: int | None = None  # started minus due, on a first attempt
+    egress_bytes: int = 0
+    region_policy: str = "HOME_ASYNC"
+    target_gone: bool = False  # 410: also marks the target
+    priority: int = 2
+    shard: int = 0
+    series: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Applied:
+    """Which completions took effect, and the next timers they set."""
+
+    applied: Sequence[bool]  # same order as the completions
+    retries: Sequence[Member]  # to be added to buckets
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimResult:
+    """What a claim batch won."""
+
+    claims: Sequence[Claim]
+    next_members: Sequence[Member]  # next occurrences, to be added to buckets
+    stale: Sequence[Member]  # lost or outdated: dropped, their tenants owe nothing
+    too_early: Sequence[Member]  # still ahead by the database's clock: put back
+
+
+# --- runs --------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRow:
+    """A run as read."""
+
+    tenant_id: uuid.UUID
+    key: RunKey
+    kind: int
+    state: RunState
+    priority: int
+    version: int
+    epoch: int
+    series: int
+    attempt: int
+    timer_at: datetime | None
+    lease_expires_at: datetime | None
+    due_at: datetime
+    released_at: datetime | None
+    claimed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested: bool
+    target_id: str | None
+    http_status: int | None
+    reason: str | None
+    skipped: int
+    attempts: Sequence[Attempt] = field(default=())
+
+
+# --- targets -----------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TargetRow:
+    """A registered target. `auth` holds nothing secret."""
+
+    tenant_id: uuid.UUID
+    target_id: str
+    state: str  # PENDING | APPROVED | DISABLED | GONE
+    version: int
+    base_url: str
+    owner_team: str | None
+    description: str | None
+    max_concurrency: int
+    initial_concurrency: int
+    latency_slo_ms: int
+    auth: dict[str, object]
+    settings: dict[str, object]
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+    approved_by: str | None
+    approved_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SealedSecret:
+    """One generation of a target's secret, encrypted with the installation key."""
+
+    generation: int
+    purpose: str  # SIGNING | CREDENTIAL
+    sealed: bytes
+    created_at: datetime
+    expires_at: datetime | None
+
+
+# --- the journal -------------------------------------------------------------------------
+class JournalBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one committed transaction did (JSON in `journal.body`). Ids are uuid hex.
+
+    counts:   [tenant, metric, region_policy, quantity]
+    claimed:  [tenant, parent, scheduled_s, ordinal, epoch]
+    finished: [tenant, parent, scheduled_s, ordinal, epoch, state, lag_ms or -1]
+              (RETRY_WAIT counts as finished attempt; SKIPPED rows are here too)
+    intents:  [tenant, verb, id, version it was based on, version it made]
+    """
+
+    counts: list[tuple[str, str, str, int]] = []
+    claimed: list[tuple[str, str, int, int, int]] = []
+    finished: list[tuple[str, str, int, int, int, str, int]] = []
+    intents: list[tuple[str, str, str, int, int]] = []
+
+
+#: Upper bounds of `run_stats.lag_le`, milliseconds; one more bucket counts the rest.
+LAG_BOUNDS_MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 15000, 60000)
