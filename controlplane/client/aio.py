@@ -29,6 +29,8 @@ class AsyncJobs(AsyncResource):
     create = AsyncSends(calls.create_job)
     batch = AsyncSends(calls.create_jobs)
     put_by_key = AsyncSends(calls.put_job_by_key)
+    get_by_key = AsyncSends(calls.get_job_by_key)
+    cancel_by_key = AsyncSends(calls.cancel_job_by_key)
     get = AsyncSends(calls.get_job)
     list = AsyncPages(calls.list_jobs)
     page = AsyncSends(calls.list_jobs)

@@ -42,27 +42,58 @@ def create_job(job: NewJob | Mapping[str, Any], *, idempotency_key: str | None =
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Upserted:
-    """What a declarative upsert did: the job, and whether it is new."""
+class Declared:
+    """What a declaration did: the job, whether it is new, and whether anything had to be changed."""
 
     job: Job
     created: bool
+    changed: bool
+
+    @property
+    def outcome(self) -> str:
+        """In a word: created, changed or unchanged."""
+        return "created" if self.created else "changed" if self.changed else "unchanged"
 
 
 def put_job_by_key(
-    key: str, job: NewJob | Mapping[str, Any], *, version: int | str | None = None
-) -> Call[Upserted]:
-    """Make the job of that key what is given, whether it is there or not. `version`: only if it
-    still has that version."""
+    key: str,
+    job: NewJob | Mapping[str, Any],
+    *,
+    version: int | str | None = None,
+    only_create: bool = False,
+) -> Call[Declared]:
+    """Make the job of that key what is given, whether it is there or not; saying the same again changes
+    nothing. A paused job stays paused, a cancelled one comes back. `version`: only if it still has
+    that version; `only_create`: only if there is none. Else `PreconditionFailed`."""
     body = as_body(job)
     body.pop("key", None)
     return Call(
         method="PUT",
         path=path("/v1/jobs/by-key/{key}", key=key),
-        read=lambda answer: Upserted(job=decode(Job, answer.document()), created=answer.status == 201),
+        read=_read_declared,
         body=body,
-        headers=if_match(version),
+        headers={**if_match(version), **({"If-None-Match": "*"} if only_create else {})},
+        # A creation that was done would be refused the second time.
+        repeatable=not only_create,
     )
+
+
+def _read_declared(answer: Answer) -> Declared:
+    document = answer.document()
+    created = answer.status == 201
+    return Declared(
+        job=decode(Job, document), created=created, changed=bool(document.get("changed", created))
+    )
+
+
+def get_job_by_key(key: str) -> Call[Job]:
+    """The job of that key, with its latest runs."""
+    return Call(method="GET", path=path("/v1/jobs/by-key/{key}", key=key), read=reads(Job))
+
+
+def cancel_job_by_key(key: str) -> Call[JobStatus]:
+    """Cancel the job of that key. Declared again, the same job runs again."""
+    return Call(method="DELETE", path=path("/v1/jobs/by-key/{key}", key=key), read=reads(JobStatus))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,6 +27,8 @@ class Jobs(Resource):
     create = Sends(calls.create_job)
     batch = Sends(calls.create_jobs)
     put_by_key = Sends(calls.put_job_by_key)
+    get_by_key = Sends(calls.get_job_by_key)
+    cancel_by_key = Sends(calls.cancel_job_by_key)
     get = Sends(calls.get_job)
     list = Pages(calls.list_jobs)
     page = Sends(calls.list_jobs)

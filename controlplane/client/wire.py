@@ -54,7 +54,8 @@ class Call(Generic[T]):
     """One request to the API and how to read its answer.
 
     `keyed`: creates something, and takes an Idempotency-Key; without one given, the client makes
-    one, so that a repetition creates nothing twice. `repeatable`: doing it twice is doing it once.
+    one, so that a repetition creates nothing twice. `repeatable`: whether doing it twice is doing it
+    once, where its method does not tell.
     `timeout` in seconds replaces the client's.
     """
 
@@ -66,14 +67,16 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     keyed: bool = False
     idempotency_key: str | None = None
-    repeatable: bool = False
+    repeatable: bool | None = None
     timeout: float | None = None
 
     @property
     def safe(self) -> bool:
         """Whether it may be sent again when nobody knows what became of it."""
+        if self.repeatable is not None:
+            return self.repeatable
         keyed = self.keyed and self.idempotency_key is not None
-        return keyed or self.repeatable or self.method in _IDEMPOTENT_METHODS
+        return keyed or self.method in _IDEMPOTENT_METHODS
 
     def with_key(self, key: str) -> Call[T]:
         """The same under an idempotency key, if it takes one and has none yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +32,7 @@ Window = Annotated[
     str | None, typer.Option(help="Spread starts over 30s, 5m, … instead of what the source says.")
 ]
 Misfire = Annotated[str | None, typer.Option(help="RUN_ONCE, RUN_ALL or SKIP.")]
+Paused = Annotated[bool, typer.Option("--paused", help="Create jobs paused, for a cut-over by hand.")]
 Apply = Annotated[bool, typer.Option("--apply/--dry-run", help="Create and update the jobs.")]
 
 
@@ -69,6 +71,7 @@ def crontab(
     max_attempts: Attempts = None,
     window: Window = None,
     misfire: Misfire = None,
+    paused: Paused = False,
     apply_: Apply = False,
 ) -> None:
     """Import a crontab: each line becomes a job that sends its command to the target."""
@@ -84,7 +87,7 @@ def crontab(
     plan = read_crontab(
         read_text(file), name=called, destination=destination, time_zone=time_zone, system=system
     )
-    _finish(session, plan, apply_)
+    _finish(session, plan, apply_, paused)
 
 
 @command(app, "eventbridge")
@@ -97,16 +100,18 @@ def eventbridge(
     max_attempts: Attempts = None,
     window: Window = None,
     misfire: Misfire = None,
+    paused: Paused = False,
     apply_: Apply = False,
 ) -> None:
     """Import EventBridge Scheduler schedules from what `aws scheduler get-schedule` printed."""
     destination = _destination(target, path, ["eventbridge", *(tag or [])], max_attempts, window, misfire)
-    _finish(
-        session, read_eventbridge(read_text(file), destination=destination, now=datetime.now(UTC)), apply_
-    )
+    plan = read_eventbridge(read_text(file), destination=destination, now=datetime.now(UTC))
+    _finish(session, plan, apply_, paused)
 
 
-def _finish(session: Session, plan: Plan, apply_: bool) -> None:
+def _finish(session: Session, plan: Plan, apply_: bool, paused: bool) -> None:
+    if paused:
+        plan = replace(plan, jobs=[replace(job, paused=True) for job in plan.jobs])
     document = {**plan.document(), "applied": None}
     if not apply_:
         session.answer(document, lambda: _report(plan, session.now))
@@ -181,7 +186,8 @@ def _applied_document(result: Applied) -> dict[str, Any]:
     return {
         "key": result.planned.key,
         "outcome": result.outcome,
-        "job_id": result.job.job_id if result.job else None,
+        "job_id": result.done.job.job_id if result.done else None,
+        "paused": result.paused,
     }
 
 
@@ -191,11 +197,11 @@ def _applied_table(results: list[Applied], now: datetime) -> RenderableType:
         if result.error is not None:
             told = "; ".join(str(fault) for fault in result.error.faults) or first_line(result.error)
             made.add_row(escape(result.planned.key), "[red]refused[/red]", "–", escape(told))
-        elif result.job is not None:
+        elif result.done is not None:
             made.add_row(
                 escape(result.planned.key),
                 result.outcome,
-                result.job.job_id,
-                "paused" if result.job.status == "PAUSED" else moment(result.job.next_run_at, now),
+                result.done.job.job_id,
+                "paused" if result.paused else moment(result.done.job.next_run_at, now),
             )
     return made

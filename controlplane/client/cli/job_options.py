@@ -9,7 +9,7 @@ import typer
 from controlplane.client.cli.reading import pairs_of, payload_of
 from controlplane.client.wire import without_none
 
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="Its id: job_…")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="Its id (job_…) or its key.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", help="At most this many; 0 for all.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Version = Annotated[int | None, typer.Option(help="Only if it still has this version.")]

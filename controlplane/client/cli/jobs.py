@@ -131,7 +131,7 @@ def list_(
 @command(app, "get")
 def get(session: Session, job: JobId) -> None:
     """Show a job with its latest runs."""
-    _show(session, session.client.jobs.get(job))
+    _show(session, session.client.jobs.get(_id(session, job)))
 
 
 @command(app, "edit")
@@ -161,6 +161,7 @@ def edit(
     version: Version = None,
 ) -> None:
     """Change what is given; the rest stays. Runs under way keep their version."""
+    job_id = _id(session, job)
     changes = read_document(file) if file else {}
     if not isinstance(changes, dict):
         raise Wrong(f"{file}: an object is expected")
@@ -172,7 +173,7 @@ def edit(
         )
         if schedule is not None and time_zone is None:
             schedule.pop("time_zone", None)
-            schedule |= _zone_if_needed(session, job, schedule)
+            schedule |= _zone_if_needed(session, job_id, schedule)
     changes |= job_fields(
         schedule=schedule, target=target, path=path, url=url, method=method, timeout=timeout, payload=payload,
         header=header, name=name, tag=tag, priority=priority, window=window, max_attempts=max_attempts,
@@ -180,7 +181,7 @@ def edit(
     )  # fmt: skip
     if not changes:
         raise Wrong("nothing to change was given")
-    _show(session, session.client.jobs.edit(job, changes, version=version))
+    _show(session, session.client.jobs.edit(job_id, changes, version=version))
 
 
 def _zone_if_needed(session: Session, job: str, schedule: dict[str, Any]) -> dict[str, Any]:
@@ -217,7 +218,7 @@ def _each(session: Session, jobs: list[str], act: Any, done: str) -> None:
     with session.progress(f"{counted(len(jobs), 'job')} …", len(jobs)) as advance:
         for job in jobs:
             try:
-                results.append(act(job).raw)
+                results.append(act(_id(session, job)).raw)
             except ApiError as error:
                 if len(jobs) == 1:
                     raise
@@ -240,7 +241,7 @@ def trigger(
     timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 300.0,
 ) -> None:
     """Start a run by hand, now."""
-    run = session.client.jobs.trigger(job, **payload_of(payload))
+    run = session.client.jobs.trigger(_id(session, job), **payload_of(payload))
     if wait:
         with session.progress(f"Waiting for {run.run_id} …"):
             run = session.client.runs.wait(run.run_id, timeout=timeout)
@@ -268,7 +269,7 @@ def preview(
     )
     if (schedule is None) == (job is None):
         raise Wrong("either a job, or a schedule: --cron, --once or --every")
-    shown = schedule if job is None else session.client.jobs.get(job).schedule
+    shown = schedule if job is None else session.client.jobs.get(_id(session, job)).schedule
     found = session.client.schedules.preview(shown or {}, after=after, count=count)
     session.answer(found.raw, lambda: tables.preview_table(found, session.now))
 
@@ -297,8 +298,7 @@ def apply(
                 for fault in error.faults:
                     session.say(f"  {escape(str(fault))}")
             else:
-                outcome = "created" if done.created else "kept"
-                results.append({"key": key, "outcome": outcome, "job": dict(done.job.raw)})
+                results.append({"key": key, "outcome": done.outcome, "job": dict(done.job.raw)})
             advance(1)
     session.answer(results, lambda: _applied(session, results))
     if failed:
@@ -317,6 +317,11 @@ def _applied(session: Session, results: list[dict[str, Any]]) -> Any:
             moment(datetime.fromisoformat(at) if at else None, session.now),
         )
     return made
+
+
+def _id(session: Session, named: str) -> str:
+    """The id of a job that was named by its id or by its key."""
+    return named if named.startswith("job_") else session.client.jobs.get_by_key(named).job_id
 
 
 def _show(session: Session, job: Job) -> None:

@@ -1,4 +1,5 @@
-"""Making a plan true: an upsert by key for each job, in order, and a pause where it was disabled."""
+"""Making a plan true: a declaration by key for each job, in order. A job that was disabled is paused when
+it is created; one that is here already stays paused or not, as its people left it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from controlplane.client.documents import Job
+from controlplane.client.calls import Declared
 from controlplane.client.errors import ApiError
 from controlplane.client.importers.plan import Plan, PlannedJob
 from controlplane.client.sync import Clockhouse
@@ -19,19 +20,17 @@ _QUIET_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Applied:
-    """What became of one job of a plan: `job` and `created`, or `error`."""
+    """What became of one job of a plan: `done`, or `error`."""
 
     planned: PlannedJob
-    job: Job | None = None
-    created: bool = False
+    done: Declared | None = None
+    paused: bool = False
     error: ApiError | None = None
 
     @property
     def outcome(self) -> str:
         """In a word."""
-        if self.error is not None:
-            return "refused"
-        return "created" if self.created else "kept"
+        return "refused" if self.done is None else self.done.outcome
 
 
 def apply(client: Clockhouse, plan: Plan) -> Iterator[Applied]:
@@ -49,10 +48,10 @@ def _apply(client: Clockhouse, planned: PlannedJob) -> Applied:
     if planned.paused:
         _wait_for_quiet(client, planned)
     done = client.jobs.put_by_key(planned.key, planned.body)
-    job = done.job
-    if planned.paused and job.status == "SCHEDULED":
-        job = client.jobs.pause(job.job_id)
-    return Applied(planned=planned, job=job, created=done.created)
+    if planned.paused and done.created and done.job.status == "SCHEDULED":
+        client.jobs.pause(done.job.job_id)
+        return Applied(planned=planned, done=done, paused=True)
+    return Applied(planned=planned, done=done, paused=done.job.status == "PAUSED")
 
 
 def _wait_for_quiet(client: Clockhouse, planned: PlannedJob) -> None:
