@@ -71,6 +71,11 @@ app.conf.update(
             "schedule": 30.0,
             "options": {"expires": 30},
         },
+        "write down the end of support visits": {
+            "task": "controlplane.operators.tasks.end_visits",
+            "schedule": 60.0,
+            "options": {"expires": 60},
+        },
         "recompute usage days": {
             "task": "billing.tasks.recompute_dirty_days",
             "schedule": 10.0,
@@ -78,7 +83,15 @@ app.conf.update(
         },
     },
 )
-app.autodiscover_tasks(["controlplane.events", "controlplane.topology", "controlplane.tenants", "billing"])
+app.autodiscover_tasks(
+    [
+        "controlplane.events",
+        "controlplane.operators",
+        "controlplane.topology",
+        "controlplane.tenants",
+        "billing",
+    ]
+)
 app.set_default()
 
 

@@ -3,6 +3,9 @@
 from importlib.util import find_spec
 from pathlib import Path
 
+from django.templatetags.static import static
+from django.urls import reverse_lazy
+
 from controlplane.configuration import django_database, read_configuration
 from controlplane.logs import logging_settings
 from controlplane.mail import mail_settings
@@ -26,7 +29,6 @@ SHARED_APPS = [
     "controlplane.topology",
     "controlplane.events",
     "controlplane.api",
-    "controlplane.operators",
     "controlplane.apps.ControlPlaneConfig",
     "billing",
     *_CONSOLE,
@@ -46,6 +48,7 @@ SHARED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "controlplane.operators",  # behind allauth, whose admin pages it replaces
 ]
 # The console's workspace, one schema per tenant; see controlplane/workspace/README.md.
 TENANT_APPS = ["controlplane.workspace"]
@@ -223,12 +226,53 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 BILLING_TENURES = "controlplane.topology.tenures.tenures_of"
 
 # --- operators' pages ----------------------------------------------------------------------
+_MAIL_PAGE = (
+    [{"title": "Mails", "icon": "mail", "link": reverse_lazy("operators:mail")}]
+    if CONFIGURATION.email_url.startswith("file:")
+    else []
+)
 UNFOLD = {
     "SITE_TITLE": "Clockhouse operators",
     "SITE_HEADER": "Clockhouse",
     "SITE_SYMBOL": "schedule",
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
+    "STYLES": [lambda request: static("operators/pages.css")],
+    "SIDEBAR": {
+        "show_search": True,
+        "show_all_applications": True,
+        "navigation": [
+            {
+                "title": "Operations",
+                "separator": True,
+                "items": [
+                    {"title": "Cells", "icon": "dns", "link": reverse_lazy("operators:cells")},
+                    {"title": "Tenants", "icon": "apartment", "link": reverse_lazy("operators:tenants")},
+                    {"title": "System", "icon": "monitor_heart", "link": reverse_lazy("operators:system")},
+                    *_MAIL_PAGE,
+                ],
+            },
+            {
+                "title": "Records",
+                "separator": True,
+                "items": [
+                    {"title": title, "icon": icon, "link": reverse_lazy(f"admin:{model}_changelist")}
+                    for title, icon, model in (
+                        ("Audit log", "history", "events_auditevent"),
+                        ("People", "person", "tenants_user"),
+                        ("Members", "group", "tenants_membership"),
+                        ("API keys", "key", "tenants_apikey"),
+                        ("Support visits", "support_agent", "operators_supportvisit"),
+                        ("Placements", "location_on", "topology_placement"),
+                        ("Outbox", "outbox", "events_outboxitem"),
+                        ("Usage by day", "bar_chart", "billing_usageday"),
+                        ("Meter conflicts", "warning", "billing_meterconflict"),
+                        ("Price books", "payments", "billing_pricebook"),
+                    )
+                ],
+            },
+        ],
+    },
 }
 
 LOGGING = logging_settings(CONFIGURATION.log_level)

@@ -13,10 +13,12 @@ from controlplane.tenants.models import Membership
 @require_GET
 @login_required
 def choose(request: HttpRequest) -> HttpResponse:
-    """The only tenant at once; else a list."""
+    """The only tenant at once; operators' pages for operators; else a list."""
     memberships = list(
         Membership.objects.filter(user=request.user.pk).select_related("tenant").order_by("tenant__name")
     )
     if len(memberships) == 1 and "choose" not in request.GET:
         return redirect("console:overview", memberships[0].tenant.slug)
+    if request.user.is_staff and not memberships and "choose" not in request.GET:
+        return redirect("operators:cells")
     return render(request, "console/choose.html", {"memberships": memberships})

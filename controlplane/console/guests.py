@@ -22,4 +22,4 @@ def leave(request: HttpRequest, slug: str) -> HttpResponse:
         raise Http404
     if end_visit(tenant_id=tenant.id, operator=request.user, actor=operator(request), reason=""):
         messages.success(request, f"You have left {tenant.name}.")
-    return redirect("admin:operators-tenants")
+    return redirect("operators:tenant", slug)

@@ -19,8 +19,9 @@ PREFIX = "/t/"
 class WorkspaceMiddleware:
     """Below `/t/<slug>/`: the signed-in person must be a member, else 404.
 
-    Or an operator on a visit. Sets `request.membership` (with `role`, `scopes`, `tenant`) and `request.tenant`. The schema
-    is put back before the connection serves anything else, whatever the view did.
+    Or an operator on a visit. Sets `request.membership` (with `role`, `scopes`, `tenant`) and
+    `request.tenant`. The schema is put back before the connection serves anything else,
+    whatever the view did.
     """
 
     def __init__(self, get_response: Handler):

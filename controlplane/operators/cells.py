@@ -1,0 +1,144 @@
+"""Cells: health, headroom, how late they are, what waits in them, which hosts carry them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Sum
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from controlplane.operators.pages import act, operator_page, page
+from controlplane.topology.actions.cells import set_cell_state
+from controlplane.topology.models import Cell, CellState
+
+#: A status older than this says nothing about now; beat asks every ten seconds.
+STALE = timedelta(seconds=60)
+LATE_MS = 2_000
+_PRIORITIES = ("CRITICAL", "HIGH", "DEFAULT", "LOW")
+_SETTABLE = {CellState.OPEN: "Open", CellState.CORDONED: "Cordon", CellState.DRAINING: "Drain"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """A cell as its last status shows it."""
+
+    cell: Cell
+    health: str  # good, wait, bad
+    why: str
+    tenants: int
+    promised: int
+    hosts: tuple[dict[str, Any], ...]
+    lag_ms: int | None
+    queued: tuple[tuple[str, int], ...] | None
+    past_quota: int | None
+    jobs: int | None
+
+    @property
+    def headroom(self) -> int:
+        return int(self.cell.capacity_runs_per_second) - self.promised
+
+    @property
+    def share(self) -> float:
+        """Promised of capacity, in percent, at most 100."""
+        return round(min(100.0, self.promised / self.cell.capacity_runs_per_second * 100), 1)
+
+    @property
+    def live_hosts(self) -> int:
+        return sum(bool(host["live"]) for host in self.hosts)
+
+    @property
+    def waiting(self) -> int | None:
+        return None if self.queued is None else sum(count for _, count in self.queued)
+
+
+def sight(cell: Cell, *, now: datetime) -> Sight:
+    """Reads a cell's last status. Pure; `cell` carries the counts `n` and `runs`."""
+    status = cell.status or {}
+    queue = status.get("queue")
+    hosts = tuple(
+        {**host, "started_at": parse_datetime(str(host.get("started_at", "")))}
+        for host in status.get("hosts") or ()
+    )
+    health, why = _health(cell, status, now)
+    return Sight(
+        cell=cell,
+        health=health,
+        why=why,
+        tenants=cell.n,  # type: ignore[attr-defined]
+        promised=cell.runs,  # type: ignore[attr-defined]
+        hosts=hosts,
+        lag_ms=status.get("lag_ms"),
+        queued=None if queue is None else tuple((name, int(queue.get(name, 0))) for name in _PRIORITIES),
+        past_quota=status.get("past_quota"),
+        jobs=status.get("jobs_estimated"),
+    )
+
+
+def _health(cell: Cell, status: dict[str, Any], now: datetime) -> tuple[str, str]:
+    if cell.status_error:
+        return "bad", f"does not answer: {cell.status_error}"
+    if cell.status_at is None or now - cell.status_at > STALE:
+        return "bad", "has not been seen for more than a minute"
+    if not any(host.get("live") for host in status.get("hosts") or ()):
+        return "bad", "no host is live"
+    if status.get("queue") is None:
+        return "wait", "its Valkey is away: jobs run from PostgreSQL"
+    if (status.get("lag_ms") or 0) > LATE_MS:
+        return "wait", "runs start late"
+    return "good", "answers, on time"
+
+
+def _cells() -> Any:
+    return (
+        Cell.objects.select_related("region")
+        .annotate(
+            n=Count("placements"), runs=Sum("placements__tenant__quota__job_runs_per_second", default=0)
+        )
+        .order_by("region", "name")
+    )
+
+
+@operator_page()
+def cell_list(request: HttpRequest) -> HttpResponse:
+    """GET /admin/pages/cells/"""
+    now = timezone.now()
+    return page(request, "cells.html", "Cells", cells=[sight(cell, now=now) for cell in _cells()])
+
+
+@operator_page("GET", "POST")
+def one_cell(request: HttpRequest, name: str) -> HttpResponse:
+    """GET /admin/pages/cells/<name>/; POST opens, cordons or drains it."""
+    cell = _cells().filter(pk=name).first()
+    if cell is None:
+        raise Http404
+    if request.method == "POST":
+        state = request.POST.get("state", "")
+        if state in _SETTABLE:
+            act(
+                request,
+                set_cell_state,
+                f"{name} is {state.lower()} now.",
+                name=name,
+                state=CellState(state),
+                reason=request.POST.get("reason", "").strip()[:300],
+            )
+        return redirect("operators:cell", name)
+    placements = (
+        cell.placements.select_related("tenant__quota")
+        .order_by("-tenant__quota__job_runs_per_second", "tenant__slug")
+        .all()[:200]
+    )
+    return page(
+        request,
+        "cell.html",
+        name,
+        sight=sight(cell, now=timezone.now()),
+        sites=cell.sites.all(),
+        placements=placements,
+        states=[(value, word) for value, word in _SETTABLE.items() if value != cell.state],
+    )

@@ -1,0 +1,17 @@
+"""Operators' own pages, inside the admin's frame."""
+
+from django.urls import path
+
+from controlplane.operators import cells, system, tenants
+
+app_name = "operators"
+
+urlpatterns = [
+    path("cells/", cells.cell_list, name="cells"),
+    path("cells/<slug:name>/", cells.one_cell, name="cell"),
+    path("tenants/", tenants.tenant_list, name="tenants"),
+    path("tenants/<slug:slug>/", tenants.one_tenant, name="tenant"),
+    path("tenants/<slug:slug>/<slug:verb>", tenants.tenant_action, name="tenant-action"),
+    path("system/", system.system, name="system"),
+    path("mail/", system.mails, name="mail"),
+]
