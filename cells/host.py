@@ -30,7 +30,7 @@ from cells.metering.meter import MeterService
 from cells.observability import logs
 from cells.observability.metrics import Metrics
 from cells.ops import Readiness, in_front, ops_app
-from cells.ports import Retryable
+from cells.ports import Retryable, Terminal
 from cells.secrets import SealedBox
 from cells.serving import HttpServer
 from cells.store.migrate import migrate
@@ -70,6 +70,7 @@ class Process:
         self.host = HostAgent(self.store, self.clock, self.metrics, roles=sorted(settings.roles))
         self.stopping = asyncio.Event()
         self._booted = False
+        self._unfit = False  # what this process was told cannot work, however long it waits
         self.api: FastAPI | None = None
         if "api" in settings.roles:
             self.api = create_app(
@@ -116,7 +117,7 @@ class Process:
                 _calm_collector()
                 self._booted = True
                 await self.stopping.wait()
-            failed = serving.done()
+            failed = serving.done() or self._unfit
             log.info("cell process drains")
             self.server.stop()
             bound = self.settings.drain_seconds + _CLOSING_SECONDS
@@ -124,7 +125,7 @@ class Process:
             leasing_ends.set()
             await self._close([serving, *tasks, *([leasing] if leasing else [])])
         if failed:
-            log.error("the HTTP server ended by itself")
+            log.error("the process could not live" if self._unfit else "the HTTP server ended by itself")
             return 1
         log.info("cell process ended")
         return 0
@@ -197,6 +198,11 @@ class Process:
         while not self.stopping.is_set():
             try:
                 await step()
+            except Terminal as fault:
+                # Another cell's database, or migrations that are not this code's: no outage.
+                log.error("cannot start", step=what, fault=str(fault)[:300])
+                self._unfit = True
+                self.stopping.set()
             except Exception as fault:  # noqa: BLE001 - whatever keeps an engine away is waited out
                 log.warning("waiting for an engine", step=what, fault=str(fault)[:300])
             else:

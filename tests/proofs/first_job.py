@@ -31,6 +31,9 @@ def main() -> dict[str, Any]:
             "holds": printed["curl_calls"] == 1
             and own["calls"] == 1
             and own["early_ms"] == 0
+            and own["idempotency_key"]
+            and own["fencing_token"]
+            and own["body"]
             and own["signature_verified"]
             and own["state"] == "SUCCEEDED",
             **figures,

@@ -73,14 +73,9 @@ class HostProcess:
         return [json.loads(line) for line in self.logs().splitlines()]
 
 
-@contextmanager
-def host_process(
-    folder: Path, *, database_url: str, valkey_url: str, wait: bool = True, name: str = "test", **env: str
-) -> Iterator[HostProcess]:
-    """A process of the cell `test` with all roles, ready (or only alive)."""
-    reservation = Reservation()
-    port = reservation.port
-    settings = {
+def environment(database_url: str, valkey_url: str, *, port: int) -> dict[str, str]:
+    """The settings of a process of the cell `test`."""
+    return {
         "CELL_NAME": "test",
         "CELL_REGION": "local",
         "CELL_DATABASE_URL": database_url,
@@ -92,11 +87,20 @@ def host_process(
         "CELL_DRAIN_SECONDS": "5",
         "PATH": os.environ["PATH"],
     }
+
+
+@contextmanager
+def host_process(
+    folder: Path, *, database_url: str, valkey_url: str, wait: bool = True, name: str = "test", **env: str
+) -> Iterator[HostProcess]:
+    """A process of the cell `test` with all roles, ready (or only alive)."""
+    reservation = Reservation()
+    port = reservation.port
     log = folder / f"{name}-{port}.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "cells.host"],
-            env=settings | env,
+            env=environment(database_url, valkey_url, port=port) | env,
             stdout=file,
             stderr=subprocess.STDOUT,
             cwd=ROOT,

@@ -13,11 +13,12 @@ import pytest
 from aiohttp import web
 
 from cells.domain.run import AttemptOutcome, RunState
+from cells.store.postgres import PostgresStore
 from deploy.engines import Postgres, Valkey, new_password, running, temporary_folder
 from deploy.ports import Reservation
 from tests.component.cells.execution.harness import cell
 from tests.component.cells.execution.http_target import HttpTarget, answering, http_target
-from tests.component.cells.host_process import host_process
+from tests.component.cells.host_process import ROOT, environment, host_process
 from tests.waiting import eventually, eventually_sync
 
 
@@ -59,6 +60,27 @@ def test_a_cell_process_by_itself(empty_database_url: str, valkey_url: str, tmp_
     assert said[0] == "cell process started"
     assert said[-1] == "cell process ended"
     assert not [event for event in host.events() if event["level"] in ("error", "critical")]
+
+
+async def test_another_cells_database_ends_the_start(cell_database_url: str, valkey_url: str) -> None:
+    """No engine is away: waiting would only hide it."""
+    async with PostgresStore(cell_database_url, cell_name="another"):
+        pass
+    reservation = Reservation()
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "cells.host"],
+        env=environment(cell_database_url, valkey_url, port=reservation.port),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    reservation.release()
+    assert done.returncode == 1
+    assert "this database belongs to cell another" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_without_the_api_only_ops_are_served(
