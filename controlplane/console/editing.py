@@ -60,7 +60,9 @@ def job_edit(visit: Visit, job_id: str) -> HttpResponse:
     except CellAway as away:
         form.general.append(f"{away} Nothing was changed; what you typed is still here.")
         return _page(visit, job, form, status=503)
-    messages.success(visit.request, f"Saved as version {after['version']}. Runs under way keep the one before.")
+    messages.success(
+        visit.request, f"Saved as version {after['version']}. Runs under way keep the one before."
+    )
     return redirect(visit.url("job", job_id))
 
 
@@ -77,6 +79,4 @@ def _page(
     status: int = 200,
     overtaken: list[Change] | None = None,
 ) -> HttpResponse:
-    return form_page(
-        visit, form, status=status, job=job, label=label(job), editing=True, overtaken=overtaken
-    )
+    return form_page(visit, form, status=status, job=job, label=label(job), editing=True, overtaken=overtaken)

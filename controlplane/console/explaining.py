@@ -11,14 +11,16 @@ from django.shortcuts import redirect
 
 from cells.contract import Scope
 from controlplane.console.cells_client import Refused, path
-from controlplane.console.lists import LONGEST, label, settled
+from controlplane.console.lists import label, settled
 from controlplane.console.visit import Visit, tenant_page
-from controlplane.console.why import LOOK_BACK, Finding, after, verdict
+from controlplane.console.why import Finding, after, verdict
 from controlplane.console.wording import instant, parse
 
 #: "At nine" means nine o'clock, give or take this.
 _TOLERANCE = timedelta(seconds=90)
 _COMING = 20
+#: More records within the tolerance than this are not told apart.
+_RECORDS = 20
 
 
 @tenant_page(Scope.JOBS_READ)
@@ -40,18 +42,17 @@ def job_why(visit: Visit, job_id: str) -> HttpResponse:
 
 
 def _findings(visit: Visit, job: Mapping[str, Any], at: datetime) -> list[Finding]:
-    runs = visit.cell.get(
-        "/v1/runs",
-        job_id=job["job_id"],
-        scheduled_from=instant(at - LOOK_BACK),
-        scheduled_until=instant(at + _TOLERANCE + timedelta(seconds=1)),
-        limit=LONGEST,
+    ledger = visit.cell.get(
+        path("jobs", job["job_id"], "occurrences"),
+        until=instant(at + _TOLERANCE + timedelta(seconds=1)),
+        limit=_RECORDS,
+        count=1,
     )
     return verdict(
         job,
         at,
         now=visit.now,
-        runs=runs["items"],
+        ledger=ledger["past"],
         occurrences=_occurrences(visit, job, at),
         tolerance=_TOLERANCE,
     )

@@ -14,7 +14,15 @@ from cells.contract import Scope
 from controlplane.console.axis import NOW_AT, SCALES, build
 from controlplane.console.cells_client import CellAway
 from controlplane.console.cost import month_so_far
-from controlplane.console.lists import LONGEST, at_most_shown, by_time, due_of_jobs, label, labels_of, run_bars
+from controlplane.console.lists import (
+    LONGEST,
+    at_most_shown,
+    by_time,
+    due_of_jobs,
+    label,
+    labels_of,
+    run_bars,
+)
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.wording import instant, parse
 
@@ -154,4 +162,3 @@ def columns(minutes: list[Mapping[str, Any]], since: Any) -> list[Column]:
             )
         )
     return found
-

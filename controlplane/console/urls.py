@@ -2,7 +2,23 @@
 
 from django.urls import path
 
-from controlplane.console import activity, creating, dead_letters, editing, entry, explaining, jobs, overview, runs, target_pages, targets, usage
+from controlplane.console import (
+    activity,
+    bulk,
+    creating,
+    dead_letters,
+    editing,
+    entry,
+    explaining,
+    job_actions,
+    jobs,
+    operations,
+    overview,
+    runs,
+    target_pages,
+    targets,
+    usage,
+)
 from controlplane.console.settings_urls import settings_patterns
 
 app_name = "console"
@@ -22,7 +38,12 @@ urlpatterns = [
     path(_T + "jobs/<str:job_id>/live", jobs.job_live, name="job-live"),
     path(_T + "jobs/<str:job_id>/edit", editing.job_edit, name="job-edit"),
     path(_T + "jobs/<str:job_id>/why", explaining.job_why, name="job-why"),
-    path(_T + "jobs/<str:job_id>/<slug:verb>", jobs.job_action, name="job-action"),
+    path(_T + "jobs/<str:job_id>/<slug:verb>", job_actions.job_action, name="job-action"),
+    path(_T + "selections/", bulk.selection_new, name="selection-new"),
+    path(_T + "selections/<str:selection_id>/", bulk.selection, name="selection"),
+    path(_T + "operations/<str:operation_id>/", operations.operation, name="operation"),
+    path(_T + "operations/<str:operation_id>/live", operations.operation_live, name="operation-live"),
+    path(_T + "operations/<str:operation_id>/stop", operations.operation_stop, name="operation-stop"),
     path(_T + "runs/", runs.run_list, name="runs"),
     path(_T + "runs/<str:run_id>/", runs.run_detail, name="run"),
     path(_T + "runs/<str:run_id>/live", runs.run_live, name="run-live"),

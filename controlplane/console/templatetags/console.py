@@ -78,6 +78,21 @@ def state(value: object) -> SafeString:
     )
 
 
+_VERDICTS = {"due": "Due", "late": "Late", "skipped:paused": "Skipped"}
+
+
+@register.simple_tag
+def verdict(name: str, look: str) -> SafeString:
+    """A verdict of the ledger that no run stands for yet."""
+    sign = {"live": "◷", "wait": "◔"}.get(look, "○")
+    return format_html(
+        '<span class="state state-{}"><span class="sign" aria-hidden="true">{}</span>{}</span>',
+        look,
+        sign,
+        _VERDICTS.get(name, name.replace(":", ", ").capitalize()),
+    )
+
+
 @register.filter
 def look(value: object) -> str:
     """The look of a state: good, bad, wait, live, mute."""

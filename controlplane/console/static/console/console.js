@@ -95,6 +95,26 @@
     }
   });
 
+  // --- ticked rows -------------------------------------------------------------------------
+  const count = $("[data-bulk-count]");
+  if (count) {
+    const whole = count.textContent;
+    const all = $("[data-tick-all]");
+    const ticks = $$("[data-tick]");
+    const showTicked = () => {
+      const ticked = ticks.filter((tick) => tick.checked).length;
+      count.textContent = ticked ? ticked + (ticked === 1 ? " ticked job" : " ticked jobs") : whole;
+      all.checked = ticked === ticks.length;
+      all.indeterminate = ticked > 0 && ticked < ticks.length;
+    };
+    all.hidden = false;
+    document.addEventListener("change", (event) => {
+      if (event.target === all) ticks.forEach((tick) => { tick.checked = all.checked; });
+      if (event.target === all || ticks.includes(event.target)) showTicked();
+    });
+    showTicked();
+  }
+
   // --- keyboard ----------------------------------------------------------------------------
   let current = -1;
   function move(step) {
@@ -106,7 +126,7 @@
     rows[current].scrollIntoView({ block: "nearest" });
   }
   document.addEventListener("keydown", (event) => {
-    if (event.target.closest("input, select, textarea") || event.metaKey || event.ctrlKey || event.altKey) return;
+    if (event.target.closest("input:not([type=checkbox]), select, textarea") || event.metaKey || event.ctrlKey || event.altKey) return;
     if (document.querySelector("dialog[open]")) return;
     const link = (selector) => { const found = $(selector); if (found) found.click(); return found; };
     switch (event.key) {
@@ -115,6 +135,8 @@
       case "k": move(-1); break;
       case "Enter": if (!event.target.closest("a, button, summary")) link("[data-row].current a"); break;
       case "n": link("[data-new]"); break;
+      case "e": link("[data-edit]"); break;
+      case "x": link("[data-row].current [data-tick]"); break;
       case "?": $("#help").showModal(); break;
     }
   });
