@@ -246,14 +246,20 @@ class Occurrences:
 
 
 def job_occurrences(
-    job_id: str, *, count: int | None = None, limit: int | None = None, cursor: str | None = None
+    job_id: str,
+    *,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    count: int | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
 ) -> Call[Occurrences]:
     """Every occurrence, run or not, and why; and the next `count`."""
     return Call(
         method="GET",
         path=path("/v1/jobs/{job_id}/occurrences", job_id=job_id),
         read=_read_occurrences,
-        query=query(count=count, limit=limit, cursor=cursor),
+        query=query(from_=since, until=until, count=count, limit=limit, cursor=cursor),
     )
 
 

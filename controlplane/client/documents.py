@@ -71,6 +71,7 @@ class Occurrence(Document):
     at: datetime
     local: str | None
     note: str | None
+    due_at: datetime | None  # of a job's: its place in the dispatch window
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -357,9 +358,20 @@ class Event(Document):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PastOccurrence(Document):
-    """An occurrence that is over, with its verdict: a state, and for SKIPPED the reason."""
+    """An occurrence whose time has come. `verdict`: ran, failed, unknown, cancelled, running, retrying,
+    waiting, due, late, or `skipped:` and why; `sentence` says it to people."""
 
-    run_id: str | None
-    scheduled_for: datetime | None
+    run_id: str | None  # None: it has no run (yet)
+    scheduled_for: datetime
+    local: str | None
+    verdict: str
+    sentence: str | None
     state: str | None
     reason: str | None
+    count: int = 1  # how many occurrences it stands for
+    by_hand: bool = False
+    attempt: int | None
+    due_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    late_ms: int | None

@@ -73,6 +73,9 @@ def test_a_jobs_life(client: Clockhouse) -> None:
     assert (run.state, run.http_status, run.attempts[0].status) == ("SUCCEEDED", 200, 200)
     assert run.where_the_time_went is not None
     assert [r.run_id for r in client.runs.list(job_id=job.job_id)] == [run.run_id]
+    ledger = client.jobs.occurrences(job.job_id, count=3)
+    assert [(past.run_id, past.verdict, past.by_hand) for past in ledger.past] == [(run.run_id, "ran", True)]
+    assert ledger.next[0].at == job.next_run_at
     assert client.jobs.get(job.job_id).recent_runs[0].state == "SUCCEEDED"
     assert [j.job_id for j in client.jobs.list(tag=tag)] == [job.job_id]
     assert client.jobs.cancel(job.job_id).status == "CANCELLED"

@@ -70,6 +70,7 @@ def test_jobs_from_the_command_line(cli: Cli) -> None:
     assert run["state"] == "SUCCEEDED"
     assert cli.json("runs", "wait", run["run_id"])["run_id"] == run["run_id"]
     assert [j["job_id"] for j in cli.json("jobs", "list", "--tag", key)] == [job["job_id"]]
+    assert "It ran." in cli("jobs", "occurrences", key, "--next", "2").stdout
     table = cli("jobs", "list", "--tag", key).stdout
     assert job["job_id"] in table
     assert "Europe/Berlin" in table

@@ -274,6 +274,24 @@ def preview(
     session.answer(found.raw, lambda: tables.preview_table(found, session.now))
 
 
+@command(app, "occurrences")
+def occurrences(
+    session: Session,
+    job: JobId,
+    since: Annotated[str | None, typer.Option(help="Past ones at or after this instant.")] = None,
+    until: Annotated[str | None, typer.Option(help="Before this instant.")] = None,
+    count: Annotated[int, typer.Option("--next", help="How many coming ones.")] = 5,
+    limit: Limit = 20,
+) -> None:
+    """Tell what became of each occurrence, why one did not run, and when the next ones are."""
+    found = session.client.jobs.occurrences(
+        _id(session, job), since=since, until=until, count=count, limit=min(limit, 200) if limit > 0 else 200
+    )
+    if found.next_cursor is not None:
+        session.say(f"[dim]The latest {len(found.past)} are shown; --until looks further back.[/dim]")
+    session.answer(found.document, lambda: tables.ledger_table(found, session.now))
+
+
 @command(app, "apply")
 def apply(
     session: Session,

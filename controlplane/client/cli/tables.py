@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from controlplane.client.calls import Occurrences
 from controlplane.client.cli.wording import duration, moment, relative, schedule_text, style
 from controlplane.client.documents import ApiKey, Job, Preview, Run, Stats, Target
 
@@ -118,6 +119,23 @@ def preview_table(preview: Preview, now: datetime) -> RenderableType:
         for jump in preview.transitions
     )
     return Group(made, *jumps)
+
+
+def ledger_table(found: Occurrences, now: datetime) -> RenderableType:
+    """Coming and past occurrences of a job, the farthest future first: one line of time."""
+    made = table("scheduled", "in its zone", "verdict", "late", "what", right=("late",))
+    for coming in reversed(found.next):
+        made.add_row(moment(coming.at, now), _text(coming.local), "coming", "", escape(coming.note or ""))
+    for past in found.past:
+        several = f" ({past.count} occurrences)" if past.count > 1 else ""
+        made.add_row(
+            moment(past.scheduled_for, now),
+            _text(past.local),
+            Text(past.verdict, style=style(past.state or "")),
+            duration(past.late_ms),
+            escape((past.sentence or "") + several),
+        )
+    return made
 
 
 # --- runs --------------------------------------------------------------------------------
