@@ -12,7 +12,16 @@ from unfold.admin import TabularInline
 from controlplane.adminsite import ReadOnlyAdmin, for_each, operator
 from controlplane.tenants.actions.api_keys import revoke_api_key
 from controlplane.tenants.actions.tenants import resume_tenant, suspend_tenant
-from controlplane.tenants.models import ApiKey, Domain, Membership, Quota, Tenant, User, WorkspaceSchema
+from controlplane.tenants.models import (
+    ApiKey,
+    Domain,
+    Invitation,
+    Membership,
+    Quota,
+    Tenant,
+    User,
+    WorkspaceSchema,
+)
 
 _REASON = "on the operators' pages"
 
@@ -86,6 +95,14 @@ class MembershipAdmin(ReadOnlyAdmin):
     list_filter = ("role",)
     search_fields = ("user__email", "tenant__slug")
     list_select_related = ("user", "tenant")
+
+
+@admin.register(Invitation)
+class InvitationAdmin(ReadOnlyAdmin):
+    list_display = ("email", "tenant", "role", "sent_at", "expires_at", "accepted_at", "revoked_at")
+    search_fields = ("email", "tenant__slug")
+    list_select_related = ("tenant",)
+    exclude = ("nonce",)  # links in mails are signed over it
 
 
 @admin.register(ApiKey)
