@@ -16,13 +16,16 @@ from django.shortcuts import redirect
 
 from cells.contract import Scope
 from controlplane.console.cells_client import CellAway, Refused, path
-from controlplane.console.lists import label, sentences
+from controlplane.console.lists import sentences
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.wording import STATES, parse
 
 #: The filters of the jobs' list that a selection can freeze.
 FILTERS = ("state", "target", "tag", "name_prefix", "due_from", "due_until")
 _MOST_TICKED = 1000
+_OVER = ("COMPLETED", "CANCELLED")
+#: Jobs changed in a second, at most.
+PACE = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +83,10 @@ def selection_new(visit: Visit) -> HttpResponse:
         raise Http404
     ticked = posted.getlist("job")[:_MOST_TICKED]
     chosen: dict[str, Any] = {"job_ids": ticked} if ticked else {}
+    if not ticked and posted.get("state", "") in _OVER:
+        said = STATES[posted["state"]][0].lower()
+        messages.info(visit.request, f"Jobs that are {said} stay as they are; there is nothing to change.")
+        return redirect(visit.url("jobs"))
     if not ticked:
         chosen = {name: text for name in FILTERS if (text := posted.get(name, "").strip()[:200])}
     try:
@@ -89,7 +96,7 @@ def selection_new(visit: Visit) -> HttpResponse:
             messages.error(visit.request, text)
         return redirect(visit.url("jobs"))
     if not found["count"]:
-        messages.info(visit.request, "No job fits any more; nothing was selected.")
+        messages.info(visit.request, f"None of these jobs can be {act.done}; nothing was selected.")
         return redirect(visit.url("jobs"))
     return redirect(visit.url("selection", found["selection_id"]))
 
@@ -103,21 +110,17 @@ def selection(visit: Visit, selection_id: str) -> HttpResponse:
         raise Http404
     if visit.request.method == "POST":
         try:
-            body = {"hash": visit.request.POST.get("hash", "")[:128]}
+            body = {"hash": visit.request.POST.get("hash", "")[:128], "max_per_second": PACE}
             answer = visit.cell.post(path("selections", selection_id, verb="apply"), body).document
         except Refused as refused:
             if refused.status == 404:
                 raise
             messages.error(visit.request, refused.detail)
         except CellAway as away:
-            messages.error(
-                visit.request, f"{away} Whether it began is not known; look again."
-            )
+            messages.error(visit.request, f"{away} Whether it began is not known; look again.")
         else:
             return redirect(visit.url("operation", answer["operation_id"]))
         return redirect(visit.url("selection", selection_id))
-    if found.get("operation_id"):
-        return redirect(visit.url("operation", found["operation_id"]))
     expires = parse(found["expires_at"])
     return visit.page(
         "console/jobs/selection.html",
@@ -125,7 +128,8 @@ def selection(visit: Visit, selection_id: str) -> HttpResponse:
         selection=found,
         act=act,
         expired=expires is not None and expires <= visit.now,
-        sample=[{"job": job, "label": label(job)} for job in found["sample"]],
+        sample=[{"job": job, "label": job["name"] or job["key"] or job["job_id"]} for job in found["sample"]],
+        pace=PACE,
         more=found["count"] - len(found["sample"]),
         filters=described(found.get("filter") or {}),
         ticked=bool((found.get("filter") or {}).get("job_ids")),

@@ -1,4 +1,4 @@
-"""A bulk operation under way: its progress, and its end."""
+"""Bulk operations: those there were, and one with its progress and its end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,21 @@ from django.shortcuts import redirect
 from cells.contract import Scope
 from controlplane.console.bulk import ACTS
 from controlplane.console.cells_client import CellAway, Refused, path
-from controlplane.console.lists import labels_of
+from controlplane.console.lists import PAGE, labels_of, next_page
 from controlplane.console.visit import Visit, tenant_page
+
+
+@tenant_page(Scope.JOBS_READ)
+def operation_list(visit: Visit) -> HttpResponse:
+    """GET /t/<slug>/operations/"""
+    found = visit.cell.get("/v1/operations", limit=PAGE, cursor=visit.request.GET.get("cursor", ""))
+    return visit.page(
+        "console/jobs/operations.html",
+        section="jobs",
+        operations=[{**item, "act": ACTS.get(item["action"])} for item in found["items"]],
+        next=next_page(visit, {}, found["next_cursor"]),
+        paged=bool(visit.request.GET.get("cursor")),
+    )
 
 
 @tenant_page(Scope.JOBS_READ)
@@ -29,17 +42,17 @@ def operation_live(visit: Visit, operation_id: str) -> HttpResponse:
 
 def _operation(visit: Visit, operation_id: str) -> dict[str, Any]:
     found = visit.cell.get(path("operations", operation_id))
-    faults = found.get("faults") or []
-    labels = labels_of(visit, (fault["job_id"] for fault in faults))
-    touched = found["done"] + found["unchanged"] + found["failed"]
+    failures = found["failures"]
+    labels = labels_of(visit, (failure["job_id"] for failure in failures))
+    total, touched = found["total"], found["processed"]
     return {
         "operation": found,
         "act": ACTS.get(str(found["action"]).lower()),
         "over": found["state"] != "RUNNING",
         "touched": touched,
-        "left": found["count"] - touched,
-        "share": round(100 * touched / found["count"], 1) if found["count"] else 100.0,
-        "faults": [{**fault, "label": labels.get(fault["job_id"])} for fault in faults],
+        "left": total - touched,
+        "share": round(100 * touched / total, 1) if total else 100.0,
+        "failures": [{**failure, "label": labels.get(failure["job_id"])} for failure in failures],
     }
 
 

@@ -41,6 +41,7 @@ urlpatterns = [
     path(_T + "jobs/<str:job_id>/<slug:verb>", job_actions.job_action, name="job-action"),
     path(_T + "selections/", bulk.selection_new, name="selection-new"),
     path(_T + "selections/<str:selection_id>/", bulk.selection, name="selection"),
+    path(_T + "operations/", operations.operation_list, name="operations"),
     path(_T + "operations/<str:operation_id>/", operations.operation, name="operation"),
     path(_T + "operations/<str:operation_id>/live", operations.operation_live, name="operation-live"),
     path(_T + "operations/<str:operation_id>/stop", operations.operation_stop, name="operation-stop"),

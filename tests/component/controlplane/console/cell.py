@@ -117,6 +117,74 @@ RUN = {
         "run_ms": 1,
     },
 }
+OCCURRENCE = {
+    "run_id": RUN_ID,
+    "scheduled_for": "2026-11-30T06:33:26Z",
+    "local": "2026-11-30T07:33:26+01:00",
+    "verdict": "failed",
+    "sentence": "It failed for good and is in the dead-letter queue.",
+    "state": "FAILED",
+    "reason": "attempts exhausted",
+    "count": 1,
+    "by_hand": False,
+    "attempt": 1,
+    "due_at": "2026-11-30T06:33:26Z",
+    "started_at": "2026-11-30T06:33:26Z",
+    "finished_at": "2026-11-30T06:33:27Z",
+    "late_ms": 0,
+}
+LEDGER = {
+    "job_id": JOB_ID,
+    "status": "SCHEDULED",
+    "past": [OCCURRENCE],
+    "next": [
+        {
+            "at": "2026-12-01T08:00:00Z",
+            "local": "2026-12-01T09:00:00+01:00",
+            "note": None,
+            "due_at": "2026-12-01T08:01:10Z",
+        }
+    ],
+    "next_cursor": None,
+}
+SELECTION = {
+    "selection_id": "sel_1",
+    "action": "pause",
+    "filter": {"tag": "mail"},
+    "count": 12,
+    "sample": [
+        {
+            "job_id": JOB_ID,
+            "name": "Digest <b>",
+            "key": None,
+            "status": "SCHEDULED",
+            "target_id": "tgt_echo",
+            "next_run_at": "2026-12-01T08:00:00Z",
+        }
+    ],
+    "hash": "ab" * 32,
+    "created_by": "user:x",
+    "created_at": "2026-11-30T06:40:00Z",
+    "expires_at": "2099-11-30T06:55:00Z",
+}
+OPERATION = {
+    "operation_id": "op_1",
+    "selection_id": "sel_1",
+    "action": "pause",
+    "state": "RUNNING",
+    "total": 12,
+    "processed": 5,
+    "done": 3,
+    "unchanged": 1,
+    "failed": 1,
+    "reasons": {"the job is busy": 1},
+    "failures": [{"job_id": JOB_ID, "reason": "the job is busy"}],
+    "max_per_second": 200,
+    "created_by": "user:x",
+    "created_at": "2026-11-30T06:41:00Z",
+    "finished_at": None,
+    "stopped_by": None,
+}
 FIGURES = {
     "minute": "2026-11-30T06:33:00Z",
     "started": 2,
@@ -181,7 +249,7 @@ class Cell:
                 self.end_headers()
                 self.wfile.write(raw)
 
-            do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - the base class's names
+            do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the base class's names
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -195,6 +263,14 @@ class Cell:
         usual: dict[str, Any] = {
             "GET /v1/jobs": {"items": [JOB], "next_cursor": "c+/1"},
             f"GET /v1/jobs/{JOB_ID}": JOB,
+            f"GET /v1/jobs/{JOB_ID}/occurrences": LEDGER,
+            "GET /v1/targets/tgt_echo": TARGET,
+            "POST /v1/selections": SELECTION,
+            "GET /v1/selections/sel_1": SELECTION,
+            "POST /v1/selections/sel_1:apply": OPERATION,
+            "GET /v1/operations": {"items": [OPERATION], "next_cursor": None},
+            "GET /v1/operations/op_1": OPERATION,
+            "POST /v1/operations/op_1:stop": {**OPERATION, "state": "STOPPED"},
             "GET /v1/runs": {"items": [RUN], "next_cursor": None},
             f"GET /v1/runs/{RUN_ID}": RUN,
             "GET /v1/targets": {"items": [TARGET], "next_cursor": None},

@@ -21,14 +21,31 @@ READ = (
     "/jobs/",
     f"/jobs/{JOB_ID}/",
     f"/jobs/{JOB_ID}/live",
+    f"/jobs/{JOB_ID}/why?at=2026-11-30T06:33:26Z",
+    "/activity",
+    "/activity/live",
+    "/operations/",
+    "/operations/op_1/",
+    "/operations/op_1/live",
     "/runs/",
     f"/runs/{RUN_ID}/",
     f"/runs/{RUN_ID}/live",
     "/dlq/",
     "/targets/",
+    "/targets/tgt_echo/",
+    "/targets/tgt_echo/live",
     "/usage",
 )
-WRITE = ("/jobs/new", f"/jobs/{JOB_ID}/pause", "/targets/new")
+WRITE = (
+    "/jobs/new",
+    f"/jobs/new?from={JOB_ID}",
+    f"/jobs/{JOB_ID}/edit",
+    f"/jobs/{JOB_ID}/pause",
+    f"/runs/{RUN_ID}/again",
+    "/selections/sel_1/",
+    "/targets/new",
+    "/targets/tgt_echo/disable",
+)
 
 
 def _patterns() -> set[str]:

@@ -1,0 +1,131 @@
+"""Runs, dead letters, targets and figures: what their pages show and do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.component.controlplane.console.cell import FIGURES, JOB, JOB_ID, RUN, RUN_ID, TARGET, Cell
+from tests.component.controlplane.console.conftest import Signed, sign_in
+
+pytestmark = pytest.mark.django_db
+
+LETTER = {
+    "run_id": RUN_ID, "job_id": JOB_ID, "series": 1, "fingerprint": "abc", "reason": "FAILED",
+    "target_id": "tgt_echo", "http_status": 500, "error": None, "attempt": 1,
+    "failed_at": "2026-11-30T06:33:27Z",
+}  # fmt: skip
+GROUP = {
+    "fingerprint": "abc", "target_id": "tgt_echo", "http_status": 500, "error": None, "count": 1234,
+    "first_failed_at": "2026-11-30T06:00:00Z", "last_failed_at": "2026-11-30T06:33:27Z",
+}  # fmt: skip
+
+
+# --- runs --------------------------------------------------------------------------------
+def test_local_times_of_the_filter_become_instants_everybody_reads_alike(cell: Cell, owner: Signed) -> None:
+    owner.browser.cookies["zone"] = "Asia/Tokyo"
+    answer = owner.browser.get(f"{owner.base}/runs/?state=FAILED&scheduled_from=2026-11-30T15:00&target=")
+    assert answer["Location"] == f"{owner.base}/runs/?state=FAILED&scheduled_from=2026-11-30T06%3A00%3A00Z"
+    page = owner.browser.get(answer["Location"]).content.decode()
+    assert 'value="2026-11-30T15:00:00"' in page
+
+
+def test_a_failed_run_shows_each_attempt_and_its_headers(cell: Cell, owner: Signed) -> None:
+    page = owner.browser.get(f"{owner.base}/runs/{RUN_ID}/").content.decode()
+    assert "Failed for good:" in page
+    assert "/dlq/?fingerprint=" in page
+    assert "X-Fencing-Token" in page
+    assert "v1,…" in page
+    assert "whsec" not in page
+
+
+def test_bodies_are_shown_as_the_cell_gives_them(cell: Cell, owner: Signed) -> None:
+    attempt: dict[str, Any] = {**RUN["attempts"][0], "body_hidden": True}  # type: ignore[index]
+    del attempt["body"]
+    cell.answers[f"GET /v1/runs/{RUN_ID}"] = (200, {**RUN, "attempts": [attempt]})
+    assert "body is hidden" in owner.browser.get(f"{owner.base}/runs/{RUN_ID}/").content.decode()
+
+
+def test_running_again_says_what_it_means_and_starts_one_run(cell: Cell, owner: Signed) -> None:
+    url = f"{owner.base}/runs/{RUN_ID}/again"
+    cell.answers[f"GET /v1/jobs/{JOB_ID}"] = (200, {**JOB, "version": 3})
+    part = owner.browser.get(url, headers={"HX-Request": "true"}).content.decode()
+    assert "1 new run starts now" in part
+    assert "version 3 of the job; the run that failed used version 1" in part
+    assert cell.asked("POST", f"/v1/jobs/{JOB_ID}:trigger") == []
+    again = RUN_ID + "~2"
+    cell.answers[f"POST /v1/jobs/{JOB_ID}:trigger"] = (201, {**RUN, "run_id": again})
+    for _ in range(2):
+        answer = owner.browser.post(url, {"token": "once"})
+        assert answer["Location"] == f"{owner.base}/runs/{again}/"
+    calls = cell.asked("POST", f"/v1/jobs/{JOB_ID}:trigger")
+    assert {call.headers["Idempotency-Key"] for call in calls} == {"once"}
+    viewer = sign_in("viewer")
+    assert viewer.browser.post(f"{viewer.base}/runs/{RUN_ID}/again").status_code == 403
+    assert b"Run again" not in viewer.browser.get(f"{viewer.base}/runs/{RUN_ID}/").content
+
+
+# --- dead letters ------------------------------------------------------------------------
+def test_dead_letters_are_grouped_and_named(cell: Cell, owner: Signed) -> None:
+    cell.answers["GET /v1/dlq"] = (200, {"groups": [GROUP], "items": [LETTER], "next_cursor": "n"})
+    page = owner.browser.get(f"{owner.base}/dlq/?fingerprint=abc").content.decode()
+    assert "1\u202f234" in page
+    assert "Digest &lt;b&gt;" in page
+    assert "fingerprint=abc&amp;cursor=n" in page
+    cell.answers["GET /v1/dlq"] = (422, {"errors": [{"parameter": "cursor", "detail": "is no cursor"}]})
+    odd = owner.browser.get(f"{owner.base}/dlq/?cursor=x")
+    assert (odd.status_code, b"cursor is no cursor" in odd.content) == (422, True)
+
+
+# --- targets -----------------------------------------------------------------------------
+def test_a_target_shows_how_it_does_and_who_calls_it(cell: Cell, owner: Signed) -> None:
+    page = owner.browser.get(f"{owner.base}/targets/tgt_echo/").content.decode()
+    assert "of the latest 1 run" in page
+    assert "Digest &lt;b&gt;" in page
+    assert "1+" in page  # scheduled jobs: there is another page of them
+    assert owner.browser.get(f"{owner.base}/targets/tgt_other/").status_code == 404
+
+
+def test_disabling_says_whom_it_touches(cell: Cell, owner: Signed) -> None:
+    url = f"{owner.base}/targets/tgt_echo/disable"
+    cell.answers["PATCH /v1/targets/tgt_echo"] = (200, {**TARGET, "state": "DISABLED"})
+    assert b"scheduled job" in owner.browser.get(url).content
+    assert cell.asked("PATCH", "/v1/targets/tgt_echo") == []
+    owner.browser.post(url)
+    (call,) = cell.asked("PATCH", "/v1/targets/tgt_echo")
+    assert call.body == {"disabled": True}
+
+
+@pytest.mark.parametrize("verb", ["approve", "rotate"])
+def test_only_who_may_approves(cell: Cell, verb: str) -> None:
+    developer = sign_in("developer")
+    url = f"{developer.base}/targets/tgt_echo/{verb}"
+    assert (developer.browser.get(url).status_code, developer.browser.post(url).status_code) == (403, 403)
+    assert b"New secret" not in developer.browser.get(f"{developer.base}/targets/tgt_echo/").content
+    assert developer.browser.get(f"{developer.base}/targets/tgt_echo/explode").status_code == 404
+
+
+# --- figures -----------------------------------------------------------------------------
+def test_charts_have_a_table_of_the_same_figures(cell: Cell, owner: Signed) -> None:
+    minutes = [{**FIGURES, "minute": "2026-11-30T06:33:00Z"}]
+    cell.answers["GET /v1/stats"] = (200, {"minutes": minutes, "total": FIGURES})
+    page = owner.browser.get(f"{owner.base}/activity?scale=7d").content.decode()
+    assert "The same as a table" in page
+    assert 'href="?scale=7d" aria-current="true"' in page
+    assert cell.asked("GET", "/v1/stats")[0].target.count("since=") == 1
+
+
+def test_the_last_run_of_a_job_is_asked_for_where_it_is_long_ago(cell: Cell, owner: Signed) -> None:
+    cell.answers["GET /v1/jobs"] = (200, {"items": [{**JOB, "job_id": "job_old"}], "next_cursor": None})
+    owner.browser.get(f"{owner.base}/jobs/")
+    assert [call.target for call in cell.asked("GET", "/v1/runs")] == [
+        "/v1/runs?limit=200",
+        "/v1/runs?job_id=job_old&limit=1",
+    ]
+
+
+def test_what_is_more_than_a_page_is_said(cell: Cell, owner: Signed) -> None:
+    page = owner.browser.get(f"{owner.base}/live").content.decode()
+    assert "There is more than fits" in page  # the cell says that there are more jobs
+    assert "1+ jobs paused" in page or "1+ job paused" in page
