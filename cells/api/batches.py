@@ -16,7 +16,6 @@ from cells.api.problems import Problem, body_fault, invalid, key_reused, malform
 from cells.api.reading import Fields, object_fields, read_model, take_payload
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import Scope
-from cells.domain import ids
 from cells.ports import Created, NewJob, NotOwner
 
 routes = Routes("Jobs")
@@ -125,7 +124,7 @@ class _Batch:
         if key is None:
             job_id = call.services.fresh_id()
         else:
-            job_id = ids.derived_id(tenant_id=call.tenant_id, key=f"{_CREATE}\n{key}")
+            job_id = idempotency.job_id_for(call.tenant_id, _CREATE, key, raw)
         job = building.new_job(
             job_id=job_id,
             definition=building.to_definition(given, schedule, target, call.tenant.config),

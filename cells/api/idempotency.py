@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from cells.api.problems import conflict, header_fault, invalid
 from cells.contract import IDEMPOTENCY_KEY_HEADER, ErrorCode
+from cells.domain import ids
 
 KEY_LIMIT = 255
 _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
@@ -45,6 +46,13 @@ def is_key(text: str) -> bool:
 def fingerprint(body: bytes) -> bytes:
     """What tells one request body from another."""
     return hashlib.sha256(body).digest()
+
+
+def job_id_for(tenant_id: uuid.UUID, route: str, key: str, body: bytes) -> uuid.UUID:
+    """The id of the job that a request makes under its key: the same for each retry, so that not
+    even a lost record of the key makes a second job. Another request under a key whose record is
+    gone after its 24 hours is another job, and must not be answered with the old one."""
+    return ids.derived_id(tenant_id=tenant_id, key=f"{route}\n{key}\n{fingerprint(body).hex()}")
 
 
 class InFlight:

@@ -18,7 +18,6 @@ from cells.api.problems import key_reused
 from cells.api.queries import JobQuery
 from cells.api.routing import Call, Routes, Rule, answer, page
 from cells.contract import Scope
-from cells.domain import ids
 from cells.domain.job import Misfire, ScheduleType
 from cells.ports import Created, JobFilter, JobRow, NewJob
 
@@ -56,8 +55,7 @@ async def create_job(call: Call, body: JobIn) -> Response:
     if key is None:
         job_id = services.fresh_id()
     else:
-        # The same for each retry, so that not even a lost record of the key makes a second job.
-        job_id = ids.derived_id(tenant_id=call.tenant_id, key=f"{_CREATE}\n{key}")
+        job_id = idempotency.job_id_for(call.tenant_id, _CREATE, key, call.raw_body)
     config = call.tenant.config
     job = building.new_job(
         job_id=job_id,

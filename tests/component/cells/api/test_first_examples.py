@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import psycopg
 import pytest
 
 from tests.component.cells.api.harness import Api, Cell
@@ -91,6 +92,21 @@ async def test_the_same_key_again_makes_no_second_job(api: Api) -> None:
         headers={"Idempotency-Key": KEY},
     )  # fmt: skip
     assert len((await api.get("/v1/jobs"))["items"]) == 1
+
+
+async def test_another_job_under_a_key_that_was_forgotten_is_another_job(
+    own: Cell, cell_database_url: str
+) -> None:
+    api = own.api
+    await api.target("https://email.internal/v1")
+    first = await api.send("POST", "/v1/jobs", DIGEST, headers={"Idempotency-Key": KEY})
+    async with await psycopg.AsyncConnection.connect(cell_database_url, autocommit=True) as sql:
+        await sql.execute("DELETE FROM idempotency_keys")  # as upkeep does after 24 hours
+    again = await api.send("POST", "/v1/jobs", DIGEST, headers={"Idempotency-Key": KEY})
+    assert (again.status_code, again.json()["job_id"]) == (200, first.json()["job_id"])
+    other = await api.send("POST", "/v1/jobs", DIGEST | {"name": "b"}, headers={"Idempotency-Key": KEY})
+    assert (other.status_code, other.json()["name"]) == (201, "b")
+    assert len((await api.get("/v1/jobs"))["items"]) == 2
 
 
 async def test_a_one_off_in_local_time(api: Api) -> None:
