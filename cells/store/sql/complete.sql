@@ -58,13 +58,13 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
   AND t.tenant_id = c.tenant_id AND t.state IN ('ACTIVE', 'BARRIER', 'SUSPENDED')
 RETURNING c.i::int, r.state, r.attempt, r.timer_at;
 
--- name: reap_runs
--- Runs of hosts whose lease has ended, runs whose own lease ended 5 s ago, and those of the auditing
--- host that it does not know of (tenant_id is read, any active tenant): the attempt is LOST and
--- costs nothing, the run is due now; poison after too many deaths; cancelled where that was asked for.
+-- name: reap_suspects
+-- Runs (tenant_id, parent, instant, ordinal, epoch) of hosts whose lease has ended, runs whose own
+-- lease ended 5 s ago, and those of the auditing host that it does not know of; of any active tenant.
+-- None of them comes back: a lapsed host never does, and a run only under another epoch.
 -- Three narrow looks at the index of leases: one that reads what live hosts hold would walk the
 -- entries of everything that has ended since the last vacuum.
-WITH suspects AS (
+SELECT s.tenant_id, s.parent_id, s.scheduled_for, s.ordinal, s.epoch, s.name FROM (
     SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch, h.name
     FROM hosts h JOIN runs r ON r.host_id = h.host_id AND r.lease_expires_at IS NOT NULL
     WHERE h.state = 'LIVE' AND h.lease_expires_at < clock_timestamp()
@@ -80,18 +80,25 @@ WITH suspects AS (
       AND (r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch) NOT IN (
           SELECT * FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[],
                                %(ordinals)s::int[], %(epochs)s::bigint[]))
-),
-lost AS (
+) AS s
+JOIN tenants t ON t.tenant_id = s.tenant_id AND t.state = 'ACTIVE'
+LIMIT %(limit)s;
+
+-- name: reap_runs
+-- Takes suspects (tenant_id, parent, instant, ordinal, epoch, host's name) that still are RUNNING
+-- under that epoch: the attempt is LOST and costs nothing, the run is due now; poison after too many
+-- deaths; cancelled where that was asked for.
+WITH lost AS (
     SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, s.name,
            CASE WHEN r.cancel_requested THEN 'CANCELLED'
                 WHEN r.deaths + 1 >= %(poison_deaths)s THEN 'FAILED'
                 ELSE 'RETRY_WAIT' END AS becomes
-    FROM suspects s
+    FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
+                %(epochs)s::bigint[], %(names)s::text[]) AS s (tenant_id, parent_id, scheduled_for, ordinal, epoch, name)
     JOIN tenants t ON t.tenant_id = s.tenant_id AND t.state = 'ACTIVE'
     JOIN runs r ON r.tenant_id = s.tenant_id AND r.parent_id = s.parent_id
                AND r.scheduled_for = s.scheduled_for AND r.ordinal = s.ordinal
                AND r.state = 'RUNNING' AND r.epoch = s.epoch
-    LIMIT %(limit)s
     FOR NO KEY UPDATE OF r SKIP LOCKED
 )
 UPDATE runs r

@@ -111,6 +111,7 @@ HOT = [
     "claim_definitions",
     "complete_runs",
     "release_runs",
+    "reap_suspects",
     "reap_runs",
     "due_jobs",
     "due_runs",
