@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.chromium import FLAGS, MISSING, chromium
 from tests.stack import Stack
 
 PICTURES = Path(__file__).parent / "pictures"
 SIGHTS = [(width, theme) for width in (1440, 360) for theme in ("light", "dark")]
-_FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-default-apps",
-)
 #: What htmx logs when a page is left while a part of it is being fetched.
 _LEAVING = ("htmx:afterRequest", "htmx:sendError", "htmx:sendAbort")
 # Several stacks and a test run may share two cores.
@@ -34,14 +25,14 @@ expect.set_options(timeout=15_000)
 
 @pytest.fixture(scope="session")
 def browser_type_launch_args() -> dict[str, Any]:
-    """The system's Chromium: Playwright's own cannot be counted on to be downloadable."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        hint = "Chromium is missing (apt-get install chromium): the pages were NOT tested in a browser"
+    """The system's Chromium, without which the pages are not tested."""
+    path = chromium()
+    if path is None:
+        hint = f"{MISSING}: the pages were NOT tested in a browser"
         if os.environ.get("CI"):
             pytest.fail(hint)
         pytest.skip(hint)
-    return {"executable_path": chromium, "args": list(_FLAGS)}
+    return {"executable_path": path, "args": list(FLAGS)}
 
 
 class Visitor:
@@ -62,11 +53,17 @@ class Visitor:
 
     def sign_in(self) -> None:
         """As the demo tenant's owner."""
-        self.go("/accounts/login/")
-        self.page.get_by_label("Email").fill(self.stack.info["email"])
-        self.page.get_by_label("Password").fill(self.stack.info["password"])
-        self.page.get_by_role("button", name="Sign in").click()
+        self.sign_in_as("owner")
         expect(self.page).to_have_url(self.base + "/t/demo/")
+
+    def sign_in_as(self, role: str) -> None:
+        """As the demo tenant's `owner`, or as an `operator`."""
+        prefix = "operator_" if role == "operator" else ""
+        self.go("/accounts/login/")
+        self.page.get_by_label("Email").fill(self.stack.info[prefix + "email"])
+        self.page.get_by_label("Password", exact=True).fill(self.stack.info[prefix + "password"])
+        self.page.get_by_role("button", name="Sign in").click()
+        expect(self.page).not_to_have_url(re.compile("/accounts/login/"))
 
     def picture(self, name: str) -> None:
         """Keep what is seen, and check that nothing is wider than the screen."""
@@ -79,15 +76,24 @@ class Visitor:
         assert self.page.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
-def _visitor(browser: Browser, stack: Stack, width: int, theme: str) -> Iterator[Visitor]:
+@contextmanager
+def visiting(browser: Browser, stack: Stack, width: int, theme: str) -> Iterator[Visitor]:
+    """A visitor with a browser profile of their own."""
     context = browser.new_context(
         viewport={"width": width, "height": 900},
         color_scheme="dark" if theme == "dark" else "light",
         timezone_id="Europe/Berlin",
     )
     visitor = Visitor(context.new_page(), stack)
-    yield visitor
-    context.close()
+    try:
+        yield visitor
+    finally:
+        context.close()
+
+
+def _visitor(browser: Browser, stack: Stack, width: int, theme: str) -> Iterator[Visitor]:
+    with visiting(browser, stack, width, theme) as visitor:
+        yield visitor
     assert [error for error in visitor.errors if not error.startswith(_LEAVING)] == []
 
 
@@ -95,9 +101,3 @@ def _visitor(browser: Browser, stack: Stack, width: int, theme: str) -> Iterator
 def visitor(browser: Browser, stack: Stack) -> Iterator[Visitor]:
     """A wide, light screen."""
     yield from _visitor(browser, stack, *SIGHTS[0])
-
-
-@pytest.fixture(params=SIGHTS, ids=lambda sight: f"{sight[0]}-{sight[1]}")
-def every_visitor(browser: Browser, stack: Stack, request: pytest.FixtureRequest) -> Iterator[Visitor]:
-    """Each width and theme in turn."""
-    yield from _visitor(browser, stack, *request.param)

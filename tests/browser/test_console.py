@@ -171,33 +171,6 @@ def test_it_works_without_scripts(visitor: Visitor) -> None:
     context.close()
 
 
-def test_every_page_in_every_width_and_theme(every_visitor: Visitor) -> None:
-    visitor, page = every_visitor, every_visitor.page
-    visitor.go("/accounts/login/")
-    visitor.picture("sign-in")
-    visitor.sign_in()
-    for name, path in (
-        ("overview", ""),
-        ("jobs", "jobs/"),
-        ("job-new", "jobs/new"),
-        ("runs", "runs/"),
-        ("dead-letters", "dlq/"),
-        ("targets", "targets/"),
-        ("target-new", "targets/new"),
-        ("usage", "usage"),
-    ):
-        assert visitor.go(f"/t/demo/{path}") == 200, name
-        expect(page.get_by_role("heading", level=1)).to_be_visible()
-        visitor.picture(name)
-    visitor.go("/t/demo/jobs/?name_prefix=demo")
-    page.locator("tr", has_text="every ten seconds").get_by_role("link").first.click()
-    expect(page.locator("#live")).to_contain_text("Succeeded", timeout=60_000)
-    visitor.picture("job")
-    page.locator("tr[data-row]", has_text="Succeeded").get_by_role("link").first.click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Run of")
-    visitor.picture("run")
-
-
 def test_a_cell_that_is_away_is_said_on_the_page(visitor: Visitor) -> None:
     stack, page = visitor.stack, visitor.page
     visitor.sign_in()

@@ -1,0 +1,134 @@
+"""Every page people can open, with what must be known to open it.
+
+A new address of the console, of accounts or of operators needs a line here: `PAGES` if it shows
+something, `PARTS` if it has no page of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from django.urls import URLPattern, URLResolver, get_resolver
+
+Role = Literal["nobody", "owner", "operator"]
+_T = "/t/demo/"
+_OPERATORS = "/admin/pages/"
+
+#: By the name in the URL configuration; `{…}` are things of the demo tenant.
+PAGES: dict[str, tuple[Role, str]] = {
+    # accounts
+    "account_login": ("nobody", "/accounts/login/"),
+    "account_signup": ("nobody", "/accounts/signup/"),
+    "account_reset_password": ("nobody", "/accounts/password/reset/"),
+    "account_reset_password_done": ("nobody", "/accounts/password/reset/done/"),
+    "account_reset_password_from_key": ("nobody", "/accounts/password/reset/key/1-none/"),
+    "account_reset_password_from_key_done": ("nobody", "/accounts/password/reset/key/done/"),
+    "account_inactive": ("nobody", "/accounts/inactive/"),
+    "account_email_verification_sent": ("nobody", "/accounts/confirm-email/"),
+    "account_confirm_email": ("nobody", "/accounts/confirm-email/none/"),
+    "account_reauthenticate": ("owner", "/accounts/reauthenticate/"),
+    "account_change_password": ("owner", "/accounts/password/change/"),
+    "account_email": ("owner", "/accounts/email/"),
+    "usersessions_list": ("owner", "/accounts/sessions/"),
+    "mfa_index": ("owner", "/accounts/2fa/"),
+    "mfa_activate_totp": ("owner", "/accounts/2fa/totp/activate"),
+    "account_logout": ("owner", "/accounts/logout/"),
+    "console:preferences": ("owner", "/account/"),
+    "console:invitation": ("nobody", "/invitations/none"),
+    # the tenant's workload
+    "console:choose": ("owner", "/?choose"),
+    "console:overview": ("owner", _T),
+    "console:activity": ("owner", _T + "activity"),
+    "console:jobs": ("owner", _T + "jobs/"),
+    "console:job-new": ("owner", _T + "jobs/new"),
+    "console:job": ("owner", _T + "jobs/{job_id}/"),
+    "console:job-edit": ("owner", _T + "jobs/{job_id}/edit"),
+    "console:job-why": ("owner", _T + "jobs/{job_id}/why"),
+    "console:job-action": ("owner", _T + "jobs/{job_id}/pause"),
+    "console:runs": ("owner", _T + "runs/"),
+    "console:run": ("owner", _T + "runs/{run_id}/"),
+    "console:run-again": ("owner", _T + "runs/{run_id}/again"),
+    "console:dlq": ("owner", _T + "dlq/"),
+    "console:targets": ("owner", _T + "targets/"),
+    "console:target-new": ("owner", _T + "targets/new"),
+    "console:target": ("owner", _T + "targets/{target_id}/"),
+    "console:target-action": ("owner", _T + "targets/{target_id}/rotate"),
+    "console:usage": ("owner", _T + "usage"),
+    # its settings and help
+    "console:start": ("owner", _T + "start"),
+    "console:reference": ("owner", _T + "reference"),
+    "console:settings": ("owner", _T + "settings/"),
+    "console:limits": ("owner", _T + "settings/limits"),
+    "console:members": ("owner", _T + "settings/members/"),
+    "console:member": ("owner", _T + "settings/members/{member_id}/"),
+    "console:member-remove": ("owner", _T + "settings/members/{member_id}/remove"),
+    "console:keys": ("owner", _T + "settings/keys/"),
+    "console:key-new": ("owner", _T + "settings/keys/new"),
+    "console:key-action": ("owner", _T + "settings/keys/{key_id}/revoke"),
+    "console:audit": ("owner", _T + "settings/audit"),
+    # operators
+    "operators:cells": ("operator", _OPERATORS + "cells/"),
+    "operators:cell": ("operator", _OPERATORS + "cells/{name}/"),
+    "operators:tenants": ("operator", _OPERATORS + "tenants/"),
+    "operators:tenant": ("operator", _OPERATORS + "tenants/demo/"),
+    "operators:tenant-action": ("operator", _OPERATORS + "tenants/demo/suspend"),
+    "operators:system": ("operator", _OPERATORS + "system/"),
+    "operators:mail": ("operator", _OPERATORS + "mail/"),
+}
+#: Addresses without a page of their own: parts of pages, and what is only posted to.
+PARTS = frozenset(
+    {
+        "console:overview-live", "console:activity-live", "console:job-preview", "console:job-live",
+        "console:run-live", "console:target-live", "console:operation-live", "console:operation-stop",
+        "console:selection-new", "console:selection", "console:operation", "console:run-cancel",
+        "console:support-end", "console:support-grant", "console:leave", "console:invitation-action",
+        "mfa_deactivate_totp", "mfa_view_recovery_codes", "mfa_generate_recovery_codes",
+        "mfa_download_recovery_codes", "mfa_authenticate", "mfa_reauthenticate", "mfa_trust",
+        "account_set_password",
+        # Codes by mail, which this installation does not use.
+        "account_request_reauthentication_code", "account_confirm_reauthentication_code",
+        "account_confirm_login_code",
+    }
+)  # fmt: skip
+#: What begins so has no person in front of it, or is the admin's own, whose lists are pictured by model.
+_PASSED_OVER = ("/v1/", "/internal/", "/openapi/", "/healthz", "/readyz", "/metrics")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A page to look at."""
+
+    name: str
+    role: Role
+    path: str
+
+
+def known_pages() -> list[Page]:
+    """All of `PAGES`."""
+    return [
+        Page(name=name.rpartition(":")[2].replace("_", "-"), role=role, path=path)
+        if not name.startswith("operators:")
+        else Page(name=name.replace(":", "-"), role=role, path=path)
+        for name, (role, path) in PAGES.items()
+    ]
+
+
+def addresses() -> Iterator[str]:
+    """Names of everything a person may open, as the URL configuration says."""
+
+    def walk(prefix: str, space: str, patterns: list[URLPattern | URLResolver]) -> Iterator[str]:
+        for pattern in patterns:
+            path = prefix + str(pattern.pattern)
+            if path.startswith(_PASSED_OVER) or (path.startswith("/admin/") and "pages/" not in path):
+                if isinstance(pattern, URLResolver) and path == "/admin/pages/":
+                    yield from walk(path, f"{pattern.namespace}:", pattern.url_patterns)
+                continue
+            if isinstance(pattern, URLResolver):
+                named = f"{pattern.namespace}:" if pattern.namespace else space
+                yield from walk(path, named, pattern.url_patterns)
+            elif pattern.name:
+                yield space + pattern.name
+
+    return walk("/", "", get_resolver().url_patterns)
