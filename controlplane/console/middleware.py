@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponseBase
 ZONE_COOKIE = "zone"
 #: Pages of others that bring scripts of their own.
 _NOT_OURS = ("/admin/", "/openapi/", "/v1/", "/internal/")
-POLICY = "; ".join(
+_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -34,7 +34,7 @@ class PageHeaders:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         if not request.path_info.startswith(_NOT_OURS):
-            response.headers.setdefault("Content-Security-Policy", POLICY)
+            response.headers.setdefault("Content-Security-Policy", _POLICY)
             response.headers.setdefault("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
             if response.headers.get("Content-Type", "").startswith("text/html"):
                 response.headers.setdefault("Cache-Control", "no-store")

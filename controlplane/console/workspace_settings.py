@@ -17,7 +17,7 @@ from controlplane.operators.support import GRANT_HOURS, grant_payloads, payload_
 from controlplane.tenants.actions.accounts import THEMES
 from controlplane.workspace.actions import set_workspace
 
-_FIELDS = ("display_name", "timezone", "theme", "week_starts_on")
+_FIELDS = ("display_name", "timezone", "theme")
 
 
 @lru_cache(maxsize=1)
@@ -53,9 +53,6 @@ def workspace_settings(visit: Visit) -> HttpResponse:
         form=form,
         zones=zones(),
         themes=THEMES,
-        days=list(
-            enumerate(("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"), 1)
-        ),
         grant=payload_grant(visit.tenant.id),
         grant_hours=GRANT_HOURS,
     )

@@ -23,7 +23,6 @@ def set_workspace(
     display_name: str,
     timezone: str,
     theme: str,
-    week_starts_on: str,
     actor: Actor,
     reason: str,
 ) -> WorkspaceSettings:
@@ -35,17 +34,10 @@ def set_workspace(
         faults.append(Fault(pointer="/timezone", detail="no time zone of this name; Europe/Berlin is one"))
     if theme not in _THEMES:
         faults.append(Fault(pointer="/theme", detail=f"one of {', '.join(_THEMES)}"))
-    if week_starts_on not in tuple("1234567"):
-        faults.append(Fault(pointer="/week_starts_on", detail="a day from 1 (Monday) to 7"))
     if faults:
         raise Invalid(faults)
     settings = WorkspaceSettings.objects.select_for_update().first() or WorkspaceSettings()
-    wanted = {
-        "display_name": display_name,
-        "timezone": timezone,
-        "theme": theme,
-        "week_starts_on": int(week_starts_on),
-    }
+    wanted = {"display_name": display_name, "timezone": timezone, "theme": theme}
     changed = {name: value for name, value in wanted.items() if getattr(settings, name) != value}
     if not changed:
         return settings
