@@ -25,6 +25,7 @@ from cells.clock import SystemClock
 from cells.config import ROLES, Settings, SettingsError
 from cells.execution.executor import Executor
 from cells.execution.host_agent import HostAgent
+from cells.execution.operations import Operations
 from cells.execution.reaper import Reaper
 from cells.metering.meter import MeterService
 from cells.observability import logs
@@ -160,6 +161,7 @@ class Process:
             )
         if "reaper" in roles:
             yield "reaper", lambda: Reaper(store, queue, host, metrics)
+            yield "operations", lambda: Operations(store, queue, host, clock, metrics)
             yield "upkeep", lambda: Upkeep(store, metrics)
         if "meter" in roles:
             yield (

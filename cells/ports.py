@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from cells.bulk import BulkAction, BulkStore, OperationRow, OperationStep, SelectionRow
 from cells.contract import MeterRecord
 from cells.domain.ids import RunKey
 from cells.domain.job import JobState
@@ -57,6 +58,8 @@ __all__ = [
     "LAG_BOUNDS_MS",
     "AllowanceExceeded",
     "Applied",
+    "BulkAction",
+    "BulkStore",
     "CellStatus",
     "Claim",
     "ClaimResult",
@@ -75,12 +78,15 @@ __all__ = [
     "Member",
     "NewJob",
     "NotOwner",
+    "OperationRow",
+    "OperationStep",
     "Queue",
     "QuotaExceeded",
     "Retryable",
     "RunRow",
     "SealedSecret",
     "Secrets",
+    "SelectionRow",
     "Store",
     "TargetRow",
     "TenantConfig",
@@ -89,7 +95,7 @@ __all__ = [
 ]
 
 
-class Store(Protocol):
+class Store(BulkStore, Protocol):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
 
     # tenants and the cell's own ownership

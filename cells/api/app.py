@@ -24,6 +24,7 @@ from cells.api import (
     problems,
     runs,
     schedules,
+    selections,
     stats,
     targets,
 )
@@ -34,7 +35,10 @@ from cells.observability.metrics import Metrics
 from cells.ports import Clock, Queue, Secrets, Store
 
 #: Tried in this order, the busiest first.
-_RESOURCES = (jobs, batches, declaring, ledger, runs, job_changes, schedules, targets, dlq, stats, internal)
+_RESOURCES = (
+    *(jobs, batches, declaring, ledger, runs, job_changes),
+    *(schedules, targets, selections, dlq, stats, internal),
+)
 
 
 def create_app(

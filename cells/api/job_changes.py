@@ -15,7 +15,9 @@ from cells.api.problems import Problem, body_fault, conflict, invalid, of_except
 from cells.api.reading import Fields, read_model, take_payload
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import ErrorCode, Scope
-from cells.domain.job import STATUS, JobDefinition, JobState, ScheduleType
+from cells.domain.job import STATUS, JobState
+from cells.domain.resuming import resumes_at
+from cells.domain.windows import due_at
 from cells.ports import AllowanceExceeded, Conflict, JobRow, NewJob, QuotaExceeded
 
 routes = Routes("Jobs")
@@ -205,22 +207,15 @@ async def set_state(call: Call, row: JobRow, state: JobState) -> JobRow:
     if row.state is state:
         return row
     services = call.services
-    next_run_at, due_at = row.next_run_at, None
+    next_run_at, timer = row.next_run_at, None
     if state is JobState.ACTIVE:
         if row.state is not JobState.PAUSED:
             raise conflict(f"The job is {STATUS[row.state]}; only a paused one can be resumed.")
-        timer = building.new_job(
-            job_id=row.job_id,
-            definition=row.definition,
-            payload=row.payload,
-            config=call.tenant.config,
-            now=services.now(),
-            actor=call.caller.actor,
-            keep=row if _happens_once(row.definition) else None,
-        )
-        next_run_at, due_at = timer.next_run_at, timer.due_at
-        if due_at is None:
+        next_run_at = resumes_at(row.definition.schedule, row.next_run_at, services.now())
+        if next_run_at is None:
             state = JobState.DONE  # it was paused beyond its last occurrence
+        else:
+            timer = due_at(next_run_at, row.offset_ms)
     try:
         after = await services.store.set_job_state(
             call.fence,
@@ -228,7 +223,7 @@ async def set_state(call: Call, row: JobRow, state: JobState) -> JobRow:
             state=state,
             base_version=row.version if pinned else None,
             next_run_at=next_run_at,
-            due_at=due_at,
+            due_at=timer,
             actor=call.caller.actor,
             host_id=services.host.host_id,
             now=services.now(),
@@ -242,10 +237,6 @@ async def set_state(call: Call, row: JobRow, state: JobState) -> JobRow:
         raise conflict(f"The job is {STATUS[current.state]}; it cannot become {STATUS[state]}.") from lost
     requeue(call, row, after)
     return after
-
-
-def _happens_once(definition: JobDefinition) -> bool:
-    return definition.schedule.type in (ScheduleType.ONCE, ScheduleType.NOW)
 
 
 # --- runs by hand ------------------------------------------------------------------------

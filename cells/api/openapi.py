@@ -34,6 +34,7 @@ _TAGS = {
     "Jobs": "What to call, and when.",
     "Schedules": "Trying a schedule out.",
     "Runs": "What was called, and what came of it.",
+    "Bulk changes": "Pausing, resuming and cancelling many jobs, exactly those that were shown.",
     "Targets": "The places jobs may call.",
     "Dead letters": "What failed for good.",
     "Statistics": "Minute by minute.",

@@ -34,6 +34,15 @@ class HandingOn:
             self._missed.inc(len(members))
             log.warning("queue did not take timers", members=len(members), fault=str(fault)[:200])
 
+    async def remove(self, members: Sequence[Member]) -> None:
+        """Take timers away that are no more. A courtesy: a claim would find them stale."""
+        if not members:
+            return
+        try:
+            await self._queue.remove(members)
+        except Retryable as fault:
+            log.warning("queue did not remove timers", members=len(members), fault=str(fault)[:200])
+
     async def refund(self, members: Sequence[Member]) -> None:
         """Tell the queue that these were stale."""
         if not members:

@@ -34,13 +34,10 @@ class Jobs(StoreBase):
         self, tenant_id: uuid.UUID, where: JobFilter, *, after: tuple[datetime, uuid.UUID] | None, limit: int
     ) -> Sequence[JobRow]:
         """See `ports.Store.list_jobs`."""
-        terms = [f"target:{where.target_id}"] if where.target_id is not None else []
-        if where.tag is not None:
-            terms.append(f"tag:{where.tag}")
-        prefix = None if where.name_prefix is None else f"name:{where.name_prefix}"
-        if terms:
+        terms = facet_terms(where)
+        if terms["facet"] is not None:
             name = "job_list_by_facet"
-        elif prefix is not None:
+        elif where.name_prefix is not None:
             name = "job_list_by_name"
         elif where.due_from is not None or where.due_until is not None:
             name = "job_list_by_due"
@@ -52,15 +49,26 @@ class Jobs(StoreBase):
             "after_job": None if after is None else after[1],
             "limit": limit,
             "state": None if where.state is None else where.state.value,
-            "due_from": where.due_from,
-            "due_until": where.due_until,
-            "facet": terms[0] if terms else None,
-            "other": terms[1] if len(terms) > 1 else None,
-            "name_from": prefix,
-            "name_until": None if prefix is None else prefix + _LAST,
+            **terms,
         }
         async with self._database.transaction() as connection:
             return [job_row(tenant_id, row) for row in await fetch_all(connection, name, parameters)]
+
+
+def facet_terms(where: JobFilter) -> dict[str, object]:
+    """What a filter asks of a job's terms and timer, as the statements take it."""
+    terms = [f"target:{where.target_id}"] if where.target_id is not None else []
+    if where.tag is not None:
+        terms.append(f"tag:{where.tag}")
+    prefix = None if where.name_prefix is None else f"name:{where.name_prefix}"
+    return {
+        "due_from": where.due_from,
+        "due_until": where.due_until,
+        "facet": terms[0] if terms else None,
+        "other": terms[1] if len(terms) > 1 else None,
+        "name_from": prefix,
+        "name_until": None if prefix is None else prefix + _LAST,
+    }
 
 
 async def read_job(connection: Connection, tenant_id: uuid.UUID, job_id: uuid.UUID) -> JobRow | None:

@@ -14,7 +14,9 @@ from cells.store.hosts import Hosts
 from cells.store.job_changes import JobChanges
 from cells.store.jobs import Jobs
 from cells.store.meters import Meters
+from cells.store.operations import Operations
 from cells.store.runs import Runs
+from cells.store.selections import Selections
 from cells.store.stats import Stats
 from cells.store.status import Status
 from cells.store.targets import Targets
@@ -35,6 +37,8 @@ class PostgresStore(
     Completions,
     Runs,
     Targets,
+    Selections,
+    Operations,
     Stats,
     Meters,
     Status,

@@ -36,6 +36,22 @@ DELETE FROM hosts WHERE host_id = ANY(ARRAY(
       AND lease_expires_at < least(now() - %(kept)s::interval, (SELECT metered_until FROM cell) - interval '1 day')
     ORDER BY host_id LIMIT %(page)s FOR UPDATE SKIP LOCKED));
 
+-- name: purge_selections
+-- Selections (any tenant_id) that were not applied in time, and those whose operation ended long ago,
+-- with it.
+WITH old AS (
+    SELECT s.tenant_id, s.selection_id FROM selections s
+    WHERE s.expires_at < now()
+      AND NOT EXISTS (SELECT FROM operations o WHERE o.tenant_id = s.tenant_id AND o.selection_id = s.selection_id
+                      AND (o.finished_at IS NULL OR o.finished_at > now() - %(kept)s::interval))
+    ORDER BY s.expires_at LIMIT %(page)s
+),
+ended AS (
+    DELETE FROM operations o USING old
+    WHERE o.tenant_id = old.tenant_id AND o.selection_id = old.selection_id
+)
+DELETE FROM selections s USING old WHERE s.tenant_id = old.tenant_id AND s.selection_id = old.selection_id;
+
 -- name: purge_patience
 -- Dropping a day waits for everybody who reads or writes the journal, and they would wait behind it.
 SET LOCAL lock_timeout = '200ms';

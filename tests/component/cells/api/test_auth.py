@@ -20,11 +20,22 @@ async def snapshot(api: Api) -> dict[str, Any]:
 
 
 async def furnished(cell: Cell) -> dict[str, str]:
-    """A target, a job and a run to point at."""
+    """A target, a job, a run, a selection and an operation to point at."""
     target = await cell.api.target(target_id="tgt_email")
     job = await cell.api.job("tgt_email", key="nightly")
     run = await cell.api.ok("POST", f"/v1/jobs/{job['job_id']}:trigger", status=201)
-    return {"target": target["target_id"], "job": job["job_id"], "run": run["run_id"], "key": "nightly"}
+    chosen = {"action": "resume", "filter": {"job_ids": [job["job_id"]]}}
+    selection = await cell.api.ok("POST", "/v1/selections", chosen, status=201)
+    path = f"/v1/selections/{selection['selection_id']}:apply"
+    operation = await cell.api.ok("POST", path, {"hash": selection["hash"]}, status=202)
+    return {
+        "target": target["target_id"],
+        "job": job["job_id"],
+        "run": run["run_id"],
+        "key": "nightly",
+        "selection": selection["selection_id"],
+        "operation": operation["operation_id"],
+    }
 
 
 #: Every route about a tenant: method, path, body, the scope it needs.
@@ -61,6 +72,12 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
     ("GET", "/v1/runs", None, Scope.JOBS_READ),
     ("GET", "/v1/runs/{run}", None, Scope.JOBS_READ),
     ("POST", "/v1/runs/{run}:cancel", None, Scope.JOBS_WRITE),
+    ("POST", "/v1/selections", {"action": "cancel"}, Scope.JOBS_WRITE),
+    ("GET", "/v1/selections/{selection}", None, Scope.JOBS_READ),
+    ("POST", "/v1/selections/{selection}:apply", {"hash": "0" * 64}, Scope.JOBS_WRITE),
+    ("GET", "/v1/operations", None, Scope.JOBS_READ),
+    ("GET", "/v1/operations/{operation}", None, Scope.JOBS_READ),
+    ("POST", "/v1/operations/{operation}:stop", None, Scope.JOBS_WRITE),
     ("GET", "/v1/dlq", None, Scope.JOBS_READ),
     ("GET", "/v1/stats", None, Scope.JOBS_READ),
     ("POST", "/v1/targets", {"base_url": "https://new.example"}, Scope.JOBS_WRITE),
@@ -75,10 +92,8 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
 
 async def test_the_list_of_routes_is_complete(api: Api) -> None:
     known = {(route[0], route[1]) for route in ROUTES}
-    names = {"job_id": "job", "run_id": "run", "target_id": "target"}
     for path, operations in (await api.get("/v1/openapi.json"))["paths"].items():
-        for parameter, short in names.items():
-            path = path.replace(f"{{{parameter}}}", f"{{{short}}}")
+        path = path.replace("_id}", "}")
         for method in operations:
             assert (method.upper(), path) in known
 

@@ -1,0 +1,47 @@
+"""The base of every shape, and problem documents."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Shape(BaseModel):
+    """An answer. Members may be added to it later; clients ignore what they do not know."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Fault(Shape):
+    """One fault, at a place of the body, the query or the headers."""
+
+    pointer: str | None = Field(None, description="JSON pointer (RFC 6901) into the body.")
+    parameter: str | None = Field(None, description="Name of a query parameter.")
+    header: str | None = Field(None, description="Name of a header.")
+    detail: str
+
+
+class Problem(Shape):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:clockhouse:problem:invalid",
+                    "title": "The request is not valid",
+                    "status": 422,
+                    "detail": "1 fault; see errors.",
+                    "code": "INVALID",
+                    "errors": [{"pointer": "/schedule/cron", "detail": "minute: 61 is above 59"}],
+                }
+            ]
+        },
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="What programs decide by.")
+    errors: list[Fault] | None = None

@@ -1,0 +1,70 @@
+"""Selections and operations."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from cells.api.shapes.base import Shape
+
+
+class SampledJob(Shape):
+    """A job of a selection, in short."""
+
+    job_id: str
+    name: str | None
+    key: str | None
+    status: Literal["SCHEDULED", "PAUSED", "CANCELLED", "COMPLETED"]
+    target_id: str
+    next_run_at: datetime | None
+
+
+class Selection(Shape):
+    """Jobs that were chosen for a bulk change."""
+
+    selection_id: str
+    action: Literal["pause", "resume", "cancel"]
+    filter: dict[str, JsonValue]
+    count: int
+    sample: list[SampledJob] = Field(description="The first ten.")
+    hash: str = Field(description="Names exactly these jobs and this action; applying asks for it.")
+    created_by: str
+    created_at: datetime
+    expires_at: datetime
+
+
+class FailedItem(Shape):
+    """A job that an operation could not change."""
+
+    job_id: str
+    reason: str
+
+
+class Operation(Shape):
+    """A bulk change under way, or its summary."""
+
+    operation_id: str
+    selection_id: str
+    action: Literal["pause", "resume", "cancel"]
+    state: Literal["RUNNING", "STOPPED", "DONE"]
+    total: int
+    processed: int
+    done: int
+    unchanged: int = Field(description="They were as wanted, or over, before their turn came.")
+    failed: int
+    reasons: dict[str, int] = Field(description="Why jobs failed, with counts.")
+    failures: list[FailedItem] = Field(description="The first few.")
+    max_per_second: int
+    created_by: str
+    created_at: datetime
+    finished_at: datetime | None
+    stopped_by: str | None
+
+
+class OperationPage(Shape):
+    """A page of operations."""
+
+    items: list[Operation]
+    next_cursor: str | None

@@ -1,0 +1,163 @@
+"""Jobs, their occurrences, batches, previews."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from cells.api.shapes.base import Problem, Shape
+from cells.api.texts import PriorityName
+from cells.domain.job import Gap, Misfire, Overlap, ScheduleType
+from cells.domain.run import RunState
+
+
+class Dst(Shape):
+    """The daylight-saving policy."""
+
+    gap: Gap
+    overlap: Overlap
+
+
+class Schedule(Shape):
+    """When a job runs."""
+
+    type: ScheduleType
+    run_at: str | None = None
+    cron: str | None = None
+    every_seconds: int | None = None
+    time_zone: str | None = None
+    start_at: str | None = None
+    end_at: str | None = None
+    dst: Dst | None = None
+
+
+class JobTarget(Shape):
+    """What a run calls."""
+
+    type: Literal["HTTP"]
+    target_id: str
+    path: str
+    method: str
+    timeout_seconds: int
+
+
+class RetryPolicy(Shape):
+    """Exponential backoff with full jitter."""
+
+    max_attempts: int
+    initial_backoff_seconds: float
+    max_backoff_seconds: float
+
+
+class JobStatus(Shape):
+    """A job's id and status."""
+
+    job_id: str
+    status: Literal["SCHEDULED", "PAUSED", "CANCELLED", "COMPLETED"]
+
+
+class Job(JobStatus):
+    """A job."""
+
+    version: int = Field(description="Of its definition; also the ETag.")
+    next_run_at: datetime | None
+    next_run_local: str | None = Field(description="next_run_at in the schedule's time zone.")
+    due_at: datetime | None = Field(description="next_run_at and the job's place in its dispatch window.")
+    key: str | None
+    name: str | None
+    tags: list[str]
+    schedule: Schedule
+    target: JobTarget
+    headers: dict[str, str]
+    payload: JsonValue = Field(None, description="Only for callers with payloads:read.")
+    payload_hidden: bool | None = Field(None, description="true: it is not shown to this caller.")
+    retry_policy: RetryPolicy
+    priority: PriorityName
+    dispatch_window_seconds: int
+    misfire_policy: Misfire
+    misfire_grace_seconds: int
+    region_policy: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class JobDeclared(Job):
+    """A job as it was declared."""
+
+    changed: bool = Field(description="Whether anything differed from what was there.")
+
+
+class JobCreated(Job):
+    """A job just created."""
+
+    notes: list[str] | None = None
+
+
+class BatchResult(Shape):
+    """What became of one job of a batch."""
+
+    status: int = Field(description="As a request for this job alone would have been answered.")
+    job_id: str | None = Field(None, description="If the job is there.")
+    next_run_at: datetime | None = None
+    due_at: datetime | None = None
+    replayed: bool | None = Field(None, description="true: it was there under its idempotency key.")
+    problem: Problem | None = Field(None, description="Why it was refused.")
+
+
+class BatchResults(Shape):
+    """One result per job, in order."""
+
+    results: list[BatchResult]
+    created: int
+    failed: int
+
+
+class RecentRun(Shape):
+    """A run of a job, in short."""
+
+    run_id: str
+    scheduled_for: datetime
+    attempt: int
+    outcome: RunState | None
+    finished_at: datetime | None
+    state: RunState
+
+
+class JobRead(Job):
+    """A job with its latest runs."""
+
+    recent_runs: list[RecentRun]
+
+
+class JobPage(Shape):
+    """A page of jobs."""
+
+    items: list[Job]
+    next_cursor: str | None
+
+
+class OccurrenceShown(Shape):
+    """A coming occurrence."""
+
+    at: datetime
+    local: str
+    note: str | None = Field(description="What daylight saving did to it.")
+
+
+class TransitionShown(Shape):
+    """A jump of the zone's clock."""
+
+    at: datetime
+    from_offset: str
+    to_offset: str
+    kind: Literal["gap", "overlap"]
+    local: str
+
+
+class Preview(Shape):
+    """What a schedule would do."""
+
+    occurrences: list[OccurrenceShown]
+    transitions: list[TransitionShown]

@@ -1,0 +1,176 @@
+"""Runs, dead letters, statistics."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from cells.api.shapes.base import Shape
+from cells.api.texts import PriorityName
+from cells.domain.run import AttemptOutcome, RunState
+
+
+class Attempt(Shape):
+    """One try."""
+
+    number: int
+    epoch: int
+    outcome: AttemptOutcome
+    claimed_at: datetime
+    started_at: datetime | None
+    finished_at: datetime
+    host: str
+    status: int | None = Field(description="HTTP status.")
+    error: str | None
+    retry_in_ms: int | None
+    body: str | None = Field(None, description="Of the target's answer; only with payloads:read.")
+    body_hidden: bool | None = None
+
+
+class TimeSplit(Shape):
+    """Where a run's time went, in milliseconds. The last four concern its last attempt."""
+
+    window_ms: int | None = Field(description="Spread on purpose, inside the dispatch window.")
+    retries_ms: int | None = Field(description="Earlier attempts, and the waits between them.")
+    quota_ms: int | None = Field(description="Waited for the tenant's job_runs_per_second.")
+    queue_ms: int | None = Field(description="Waited for an executor.")
+    slot_ms: int | None = Field(description="Waited for a slot at the target.")
+    run_ms: int | None = Field(description="The call.")
+
+
+class Run(Shape):
+    """The execution of one occurrence."""
+
+    run_id: str
+    job_id: str
+    scheduled_for: datetime
+    state: RunState
+    outcome: RunState | None = Field(description="The state, once it is final.")
+    attempt: int
+    series: int
+    epoch: int
+    version: int = Field(description="Of the job, that it ran.")
+    priority: PriorityName
+    target_id: str | None
+    http_status: int | None
+    reason: str | None
+    skipped: int = Field(description="SKIPPED: the occurrences this row stands for.")
+    due_at: datetime
+    released_at: datetime | None
+    claimed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested: bool
+    next_attempt_at: datetime | None
+    attempts: list[Attempt]
+    idempotency_key: str
+    where_the_time_went: TimeSplit
+
+
+class RunPage(Shape):
+    """A page of runs."""
+
+    items: list[Run]
+    next_cursor: str | None
+
+
+class PastOccurrence(Shape):
+    """An occurrence whose time has come, with its verdict."""
+
+    run_id: str | None = Field(description="null: it has no run (yet).")
+    scheduled_for: datetime
+    local: str
+    verdict: str = Field(
+        description="ran, failed, unknown, cancelled, running, retrying, waiting, due, late, or `skipped:` "
+        "and the reason: misfire, paused, edited, cancelled, dst_gap."
+    )
+    sentence: str = Field(description="The same for people.")
+    state: RunState | None
+    reason: str | None
+    count: int = Field(description="How many occurrences it stands for, from scheduled_for on.")
+    by_hand: bool = Field(description="It was started by hand.")
+    attempt: int
+    due_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    late_ms: int | None = Field(description="Start (or now) minus due_at; earlier attempts included.")
+
+
+class ComingOccurrence(Shape):
+    """An occurrence to come."""
+
+    at: datetime
+    local: str
+    note: str | None = Field(description="What daylight saving did to it.")
+    due_at: datetime = Field(description="When it starts: its place in the dispatch window.")
+
+
+class Ledger(Shape):
+    """Occurrences of a job: past ones newest first, coming ones soonest first."""
+
+    job_id: str
+    status: str
+    past: list[PastOccurrence]
+    next: list[ComingOccurrence]
+    next_cursor: str | None = Field(description="Of the past ones.")
+
+
+class DeadLetter(Shape):
+    """A run that failed for good."""
+
+    run_id: str
+    job_id: str
+    series: int
+    fingerprint: str
+    reason: str
+    target_id: str | None
+    http_status: int | None
+    error: str | None
+    attempt: int
+    failed_at: datetime
+
+
+class DeadLetterGroup(Shape):
+    """Dead letters that failed alike."""
+
+    fingerprint: str
+    target_id: str | None
+    http_status: int | None
+    error: str | None
+    count: int
+    first_failed_at: datetime
+    last_failed_at: datetime
+
+
+class Dlq(Shape):
+    """A page of dead letters."""
+
+    groups: list[DeadLetterGroup]
+    items: list[DeadLetter]
+    next_cursor: str | None
+
+
+class Minute(Shape):
+    """One minute of a tenant's runs."""
+
+    minute: datetime
+    started: int
+    succeeded: int
+    failed: int
+    retried: int
+    cancelled: int
+    skipped: int
+    lag_p50_ms: float | None = Field(description="Start minus due time, of first attempts.")
+    lag_p99_ms: float | None
+    lag_max_ms: int | None
+    lag_mean_ms: float | None
+
+
+class Stats(Shape):
+    """Minutes that had runs, oldest first, and all of them together."""
+
+    since: datetime
+    until: datetime
+    minutes: list[Minute]
+    total: Minute

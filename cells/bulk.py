@@ -1,0 +1,117 @@
+"""Bulk changes of jobs: what they are, and what the store does for them (a part of `ports.Store`)."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from cells.records import Fence, JobFilter, JobRow, Member
+
+
+class BulkAction(enum.StrEnum):
+    """What is done to the jobs of a selection."""
+
+    PAUSE = "pause"  # ACTIVE ones
+    RESUME = "resume"  # PAUSED ones
+    CANCEL = "cancel"  # ACTIVE and PAUSED ones
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelectionRow:
+    """Jobs that were chosen at one moment: exactly these, whatever the filter finds later."""
+
+    selection_id: uuid.UUID
+    action: BulkAction
+    described: bytes  # the filter, JSON
+    count: int
+    hash: str  # hex; of the action and the ids
+    created_by: str
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperationRow:
+    """A selection being worked through. position = done + unchanged + failed."""
+
+    tenant_id: uuid.UUID
+    operation_id: uuid.UUID
+    selection_id: uuid.UUID
+    action: BulkAction
+    state: str  # RUNNING | STOPPED | DONE
+    total: int
+    position: int
+    done: int
+    unchanged: int
+    failed: int
+    reasons: dict[str, int]  # why items failed
+    failures: Sequence[tuple[str, str]]  # the first few: job (uuid hex) and reason
+    max_per_second: int
+    created_by: str
+    created_at: datetime
+    finished_at: datetime | None
+    stopped_by: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperationStep:
+    """A slice of an operation that was committed, and the timers that changed with it."""
+
+    operation: OperationRow
+    removed: Sequence[Member]
+    added: Sequence[Member]
+
+
+class BulkStore(Protocol):
+    """Selections and the operations over them."""
+
+    async def create_selection(
+        self,
+        fence: Fence,
+        *,
+        selection_id: uuid.UUID,
+        action: BulkAction,
+        where: JobFilter,
+        job_ids: Sequence[uuid.UUID] | None,
+        described: bytes,
+        expires_at: datetime,
+        actor: str,
+        host_id: int,
+    ) -> SelectionRow:
+        """Freeze the ids of the jobs that the filter finds now (among `job_ids`, if given), in the
+        states the action can change. `QuotaExceeded` when they are too many."""
+        ...
+
+    async def get_selection(self, tenant_id: uuid.UUID, selection_id: uuid.UUID) -> SelectionRow | None: ...
+    async def selection_sample(self, tenant_id: uuid.UUID, selection_id: uuid.UUID) -> Sequence[JobRow]: ...
+    async def start_operation(
+        self,
+        fence: Fence,
+        *,
+        selection_id: uuid.UUID,
+        operation_id: uuid.UUID,
+        max_per_second: int,
+        actor: str,
+        host_id: int,
+    ) -> tuple[OperationRow, bool]:
+        """Begin to work through a selection; False with the operation that was begun before."""
+        ...
+
+    async def get_operation(self, tenant_id: uuid.UUID, operation_id: uuid.UUID) -> OperationRow | None: ...
+    async def list_operations(
+        self, tenant_id: uuid.UUID, *, state: str | None, after: tuple[datetime, uuid.UUID] | None, limit: int
+    ) -> Sequence[OperationRow]: ...
+    async def stop_operation(
+        self, fence: Fence, *, operation_id: uuid.UUID, actor: str, host_id: int
+    ) -> OperationRow:
+        """RUNNING to STOPPED. Stopping it again changes nothing; `Conflict` when it is DONE."""
+        ...
+
+    async def step_operation(self, *, host_id: int, now: datetime) -> OperationStep | None:
+        """Work on the next slice of one operation whose turn has come, of any tenant; None if there
+        is none. One transaction: the jobs and the position after them."""
+        ...
