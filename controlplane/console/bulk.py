@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
@@ -86,7 +87,7 @@ def selection_new(visit: Visit) -> HttpResponse:
     if not ticked and posted.get("state", "") in _OVER:
         said = STATES[posted["state"]][0].lower()
         messages.info(visit.request, f"Jobs that are {said} stay as they are; there is nothing to change.")
-        return redirect(visit.url("jobs"))
+        return _back(visit)
     if not ticked:
         chosen = {name: text for name in FILTERS if (text := posted.get(name, "").strip()[:200])}
     try:
@@ -94,11 +95,17 @@ def selection_new(visit: Visit) -> HttpResponse:
     except Refused as refused:
         for text in sentences(refused.faults, refused.detail):
             messages.error(visit.request, text)
-        return redirect(visit.url("jobs"))
+        return _back(visit)
     if not found["count"]:
         messages.info(visit.request, f"None of these jobs can be {act.done}; nothing was selected.")
-        return redirect(visit.url("jobs"))
+        return _back(visit)
     return redirect(visit.url("selection", found["selection_id"]))
+
+
+def _back(visit: Visit) -> HttpResponse:
+    """To the list with its filters."""
+    kept = {name: text for name in FILTERS if (text := visit.request.POST.get(name, "").strip()[:200])}
+    return redirect(f"{visit.url('jobs')}?{urlencode(kept)}" if kept else visit.url("jobs"))
 
 
 @tenant_page(Scope.JOBS_WRITE, "GET", "POST")

@@ -188,7 +188,7 @@ def _confirm(visit: Visit, target_id: str, verb: str) -> HttpResponse:
         target=target,
         verb=verb,
         number=at_most_shown(jobs),
-        one=len(jobs["items"]) == 1,
+        one=at_most_shown(jobs) == "1",
         due=len(due),
         payloads=visit.may_see_payloads,
     )
