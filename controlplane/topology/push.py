@@ -22,6 +22,10 @@ _LOG = structlog.get_logger(__name__)
 TOPIC = "push_tenant"
 
 
+class EpochMismatch(CellUnreachable):
+    """The cell follows another epoch than the one recorded here; a person must look."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Told:
     """What a cell knows, or should know, of a tenant."""
@@ -48,8 +52,8 @@ def config_of(tenant: Tenant) -> dict[str, Any]:
 def push_tenant(subject: str) -> None:
     """Outbox handler: puts a tenant's present state and configuration to its cell.
 
-    Raises `CellUnreachable` to be tried again. Safe to run any number of times: the cell keeps
-    the newest version.
+    Raises `CellUnreachable` (`EpochMismatch` is one) to be tried again. Safe to run any number of
+    times: the cell keeps the newest version.
     """
     placement = (
         Placement.objects.select_related("tenant__quota", "cell").filter(tenant=uuid.UUID(subject)).first()
@@ -57,13 +61,14 @@ def push_tenant(subject: str) -> None:
     if placement is None:
         return
     tenant = placement.tenant
+    epoch = max(placement.epoch, placement.cell.ownership_epoch)
     answer = call_cell(
         placement.cell,
         "PUT",
         f"/internal/tenants/{tenant.public_id}",
         {
             "state": tenant.state,
-            "ownership_epoch": max(placement.epoch, placement.cell.ownership_epoch),
+            "ownership_epoch": epoch,
             "config_version": tenant.version,
             "config": config_of(tenant),
         },
@@ -71,6 +76,11 @@ def push_tenant(subject: str) -> None:
     held = answer.get("config_version") if isinstance(answer, dict) else None
     if not isinstance(held, int):
         raise CellUnreachable(f"{placement.cell_id}: no config_version in the answer")
+    if answer.get("ownership_epoch") != epoch:
+        # A later owner has told it, of whom nothing is recorded here. Nothing was taken over.
+        raise EpochMismatch(
+            f"{placement.cell_id} is under epoch {answer.get('ownership_epoch')}, not {epoch}"
+        )
     if held > tenant.version:
         _overtaken(tenant.id, held)
         return

@@ -79,7 +79,10 @@ class StandInCell:
         msgspec.convert(body["config"], TenantConfig, strict=True)
         self.puts += 1
         held = self.tenants.get(tenant_id)
-        applied = held is None or body["config_version"] > held["config_version"]
+        # As the store does it: an older epoch or version never overwrites a newer one.
+        applied = held is None or all(
+            body[name] >= held[name] for name in ("ownership_epoch", "config_version")
+        )
         if applied:
             self.tenants[tenant_id] = {"tenant_id": tenant_id, **body}
         return {"applied": applied, **self.tenants[tenant_id]}
