@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from controlplane.client.cli import app
 from tests.stack import Stack
 
 pytestmark = pytest.mark.stack
@@ -158,18 +160,16 @@ def test_the_other_commands(cli: Cli, stack: Stack) -> None:
     assert cli.json("dlq", "list")["items"]
     preview = cli("jobs", "preview", "--cron", "30 2 * * *", "-z", "Europe/Berlin", "-n", "2").stdout
     assert "gap" in preview
-    commands = (
-        "runs list",
-        "dlq list",
-        "targets list",
-        "keys list",
-        "usage --cost",
-        "stats",
-        "tenant",
-        "--help",
-    )
-    for words in commands:
-        assert cli(*words.split()).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "words", ["jobs list", "runs list", "dlq list", "targets list", "keys list", "members list", "usage",
+              "usage --cost", "stats", "tenant", "profile show", "--help", "jobs create --help"],
+)  # fmt: skip
+def test_everything_has_a_form_for_people(cli: Cli, words: str) -> None:
+    shown = CliRunner().invoke(app, words.split(), env=cli.environment)
+    assert (shown.exit_code, shown.exception) == (0, None), shown.output
+    assert shown.stdout.strip()
 
 
 CRONTAB = """
