@@ -53,12 +53,14 @@ class Feed:
         """Take the copy on disk, if there is a readable one."""
         try:
             snapshot = _SNAPSHOT.decode(self._copy.read_bytes())
-            self.synced_ms = int(self._copy.stat().st_mtime * 1000)
+            kept_ms = int(self._copy.stat().st_mtime * 1000)
         except FileNotFoundError:
             return False
         except (OSError, msgspec.MsgspecError) as fault:
             log.error("the copy of the feed is not readable: %r", fault)
             return False
+        # A time that is still to come says nothing about the copy's age: it may be any.
+        self.synced_ms = kept_ms if kept_ms <= self._now_ms() else 0
         self.table = Table(snapshot)
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 import time
 
@@ -58,7 +59,7 @@ async def test_without_a_table_it_is_not_ready(world: World) -> None:
     assert (await world.call("GET", "/v1/jobs")).status == 200
 
 
-async def test_an_old_table_refuses_writes_of_privileged_keys_only(world: World) -> None:
+async def with_admin_key(world: World) -> str:
     key_id, admin = new_key()
     world.add_key(key_id, admin, tenant=TENANT, scopes=("admin",))
 
@@ -66,27 +67,54 @@ async def test_an_old_table_refuses_writes_of_privileged_keys_only(world: World)
         return (await world.call("GET", "/v1/jobs", key=admin)).status == 200
 
     await eventually(known)
+    return admin
+
+
+async def scopes_of(world: World, method: str, path: str, key: str) -> set[str]:
+    """What a request may do at the cell."""
+    assert (await world.call(method, path, key=key)).status == 200
+    return set(world.cell.calls[-1].caller.scopes)
+
+
+async def test_an_old_table_takes_privileged_scopes_from_writes_only(world: World) -> None:
+    operator_id, operator = new_key("op")
+    world.add_key(operator_id, operator, tenant=None, scopes=("operator",))
+    admin = await with_admin_key(world)
+    assert await scopes_of(world, "POST", "/v1/targets", admin) == {"admin"}
     await world.stop_router()
     await world.django.stop()
     world.settings["ROUTER_MAX_STALE_SECONDS"] = "1"
     await world.start_router()
 
-    async def refused() -> bool:
-        return (await world.call("POST", "/v1/targets", key=admin)).status == 503
+    async def taken() -> bool:
+        return "admin" not in await scopes_of(world, "POST", "/v1/targets", admin)
 
-    await eventually(refused)
+    await eventually(taken)
+    left = await scopes_of(world, "POST", "/v1/jobs", admin)
+    assert "jobs:write" in left
+    assert not left & {"admin", "operator", "targets:approve"}
+    assert await scopes_of(world, "GET", "/v1/jobs", admin) == {"admin"}
     calls = len(world.cell.calls)
-    answer = await world.call("DELETE", "/v1/jobs/x", key=admin)
+    answer = await world.call("DELETE", "/v1/jobs/x", key=operator, headers={"X-Tenant-Id": TENANT})
     assert (answer.status, answer.json["code"]) == (503, "UNAVAILABLE")
     assert len(world.cell.calls) == calls
-    assert (await world.call("GET", "/v1/jobs", key=admin)).status == 200
-    assert (await world.call("POST", "/v1/jobs")).status == 200
     await world.django.start()
 
-    async def allowed() -> bool:
-        return (await world.call("POST", "/v1/targets", key=admin)).status == 200
+    async def given_back() -> bool:
+        return "admin" in await scopes_of(world, "POST", "/v1/targets", admin)
 
-    await eventually(allowed)
+    await eventually(given_back)
+
+
+async def test_a_copy_from_the_future_is_not_taken_for_a_fresh_one(world: World) -> None:
+    admin = await with_admin_key(world)
+    await world.stop_router()
+    await world.django.stop()
+    tomorrow = time.time() + 86_400
+    os.utime(world.folder / "router" / "feed.json", (tomorrow, tomorrow))
+    await world.start_router()
+    assert "admin" not in await scopes_of(world, "POST", "/v1/targets", admin)
+    assert await scopes_of(world, "GET", "/v1/jobs", admin) == {"admin"}
 
 
 async def test_a_cursor_that_is_too_old_brings_a_new_snapshot(world: World) -> None:
