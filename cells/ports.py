@@ -20,8 +20,9 @@ from typing import Protocol
 
 from cells.bulk import BulkAction, BulkStore, OperationRow, OperationStep, SelectionRow
 from cells.contract import MeterRecord
+from cells.domain.herd import Alike
 from cells.domain.ids import RunKey
-from cells.domain.job import JobState
+from cells.domain.job import JobState, Priority
 from cells.domain.run import RunState
 from cells.records import (
     LAG_BOUNDS_MS,
@@ -303,6 +304,19 @@ class Store(BulkStore, Protocol):
     async def stats(
         self, tenant_id: uuid.UUID, *, since: datetime, until: datetime
     ) -> Sequence[dict[str, object]]: ...
+
+    async def herd(
+        self,
+        tenant_id: uuid.UUID,
+        *,
+        since: datetime,
+        until: datetime,
+        target_id: str | None,
+        priority: Priority | None,
+    ) -> tuple[Mapping[datetime, int], Sequence[Alike]]:
+        """Jobs due before `until` by minute (overdue ones in the first), and the recurring ones among
+        the soonest of them, those alike together."""
+        ...
 
     async def status(self) -> CellStatus:
         """How the cell is; cheap at any size."""

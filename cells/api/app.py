@@ -16,6 +16,7 @@ from cells.api import (
     batches,
     declaring,
     dlq,
+    herd,
     internal,
     job_changes,
     jobs,
@@ -37,7 +38,7 @@ from cells.ports import Clock, Queue, Secrets, Store
 #: Tried in this order, the busiest first.
 _RESOURCES = (
     *(jobs, batches, declaring, ledger, runs, job_changes),
-    *(schedules, targets, selections, dlq, stats, internal),
+    *(schedules, targets, selections, dlq, stats, herd, internal),
 )
 
 

@@ -11,7 +11,7 @@ from pydantic import (
 )
 
 from cells.api.pagination import CURSOR_LIMIT, DEFAULT_LIMIT, MAX_LIMIT
-from cells.api.texts import Moment, Name, Tag, Term
+from cells.api.texts import Moment, Name, PriorityName, Tag, Term
 from cells.domain.job import JobState
 from cells.domain.run import RunState
 
@@ -78,6 +78,14 @@ class DlqQuery(Page):
 
     target: Term | None = None
     fingerprint: Term | None = None
+
+
+class HerdQuery(Query):
+    """Which part of what is to come."""
+
+    hours: int = Field(default=24, ge=1, le=48)
+    target: Term | None = None
+    priority: PriorityName | None = None
 
 
 class StatsQuery(Query):

@@ -174,3 +174,24 @@ class Stats(Shape):
     until: datetime
     minutes: list[Minute]
     total: Minute
+
+
+class HerdMinute(Shape):
+    """A minute that has something due."""
+
+    minute: datetime
+    count: int
+
+
+class Herd(Shape):
+    """What will be due, minute by minute."""
+
+    since: datetime
+    until: datetime
+    minutes: list[HerdMinute] = Field(description="Minutes without anything due are left out.")
+    total: int
+    peak: HerdMinute | None
+    jobs: int = Field(description="Jobs that wait for something before `until`.")
+    jobs_left_out: int = Field(description="Of them, those counted with their next occurrence only.")
+    truncated: bool
+    method: str = Field(description="How it is counted, and its bounds.")

@@ -1,0 +1,52 @@
+"""What a tenant's jobs have ahead of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from cells.domain.herd import Alike
+from cells.domain.job import Priority, Schedule
+from cells.store.base import StoreBase
+from cells.store.database import fetch_all
+
+#: Timers that are counted, and jobs whose schedules are looked at; the soonest ones.
+TIMERS_LIMIT = 1_000_000
+JOBS_LIMIT = 50_000
+
+_decode = msgspec.json.Decoder(Schedule).decode
+
+
+class Herds(StoreBase):
+    """`herd`."""
+
+    async def herd(
+        self,
+        tenant_id: uuid.UUID,
+        *,
+        since: datetime,
+        until: datetime,
+        target_id: str | None,
+        priority: Priority | None,
+    ) -> tuple[Mapping[datetime, int], Sequence[Alike]]:
+        """See `ports.Store.herd`."""
+        parameters = {
+            "tenant": tenant_id,
+            "since": since,
+            "until": until,
+            "target": target_id,
+            "priority": None if priority is None else int(priority),
+        }
+        async with self._database.transaction() as connection:
+            timers = dict(await fetch_all(connection, "herd_timers", {**parameters, "most": TIMERS_LIMIT}))
+            rows = await fetch_all(connection, "herd_recurring", {**parameters, "most": JOBS_LIMIT})
+        found: dict[tuple[str, datetime], list[tuple[int, int]]] = {}
+        for schedule, next_run_at, offset, count in rows:
+            found.setdefault((schedule, next_run_at), []).append((offset, count))
+        return timers, [
+            Alike(schedule=_decode(schedule), waits_for=at, offsets=offsets)
+            for (schedule, at), offsets in found.items()
+        ]
