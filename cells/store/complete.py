@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -47,7 +48,9 @@ class Completions(StoreBase):
         applied = [False] * len(completions)
         retries: list[Member] = []
         async with self._database.transaction() as connection:
-            rows = await fetch_all(connection, "complete_runs", _outcomes(completions))
+            ordered = sorted(range(len(completions)), key=lambda n: _place(completions[n]))
+            inputs = _outcomes([completions[n] for n in ordered])
+            rows = await fetch_all(connection, "complete_runs", inputs)
             if not rows:
                 return Applied(applied=applied, retries=())
             entry = Entry()
@@ -55,9 +58,9 @@ class Completions(StoreBase):
             gone: dict[tuple[uuid.UUID, str], None] = {}
             for row in rows:
                 i, state, attempt, series, priority, shard = row
-                c = completions[i - 1]
+                c = completions[ordered[i - 1]]
                 key = c.key
-                applied[i - 1] = True
+                applied[ordered[i - 1]] = True
                 lag = c.first_attempt_lag_ms
                 entry.ended(
                     c.tenant_id.hex,
@@ -111,12 +114,9 @@ class Completions(StoreBase):
         if not claims:
             return []
         members: list[Member] = []
+        claims = sorted(claims, key=_place)
         async with self._database.transaction() as connection:
-            rows = await fetch_all(
-                connection,
-                "release_runs",
-                _held(claims),
-            )
+            rows = await fetch_all(connection, "release_runs", _held(claims))
             if not rows:
                 return []
             entry = Entry()
@@ -218,6 +218,13 @@ class Completions(StoreBase):
                 await run(connection, "complete_dead", _poisoned(poisoned))
             await self._journal.append(connection, host_id, entry)
         return members
+
+
+def _place(ended: Claim | Completion) -> tuple[int, int, datetime, int]:
+    """One order of runs for all who lock several, those who cancel a job's among them: they may wait
+    for each other, never in a circle."""
+    key = ended.key
+    return ended.tenant_id.int, key.parent_id.int, key.scheduled_for, key.ordinal
 
 
 def _held(claims: Sequence[Claim]) -> dict[str, object]:

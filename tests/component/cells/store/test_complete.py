@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from cells.domain.job import JobState
@@ -22,6 +23,7 @@ from tests.component.cells.store.world import (
     once,
     seconds_ago,
 )
+from tests.waiting import eventually
 
 
 @pytest.mark.parametrize(
@@ -299,3 +301,27 @@ async def test_a_host_takes_back_what_it_holds_without_knowing_it(world: World) 
     lost = await world.run(unknown)
     assert (lost.state, lost.attempt) == (RunState.RETRY_WAIT, 0)
     assert [a.outcome for a in lost.attempts] == [AttemptOutcome.LOST]
+
+
+@pytest.mark.parametrize("how", ["complete", "release"])
+async def test_runs_are_locked_in_one_order(world: World, cell_database_url: str, how: str) -> None:
+    """Somebody who cancels several jobs holds the lesser run and wants the greater one: the batch
+    must wait for the lesser with nothing in hand."""
+    claims = [await world.claimed(new_job(seconds_ago(2))) for _ in range(2)]
+    lesser, greater = sorted(claims, key=lambda c: c.key.parent_id.int)
+    lock = b"SELECT FROM runs WHERE tenant_id = %s AND parent_id = %s FOR NO KEY UPDATE"
+    async with await psycopg.AsyncConnection.connect(cell_database_url) as other:
+        await other.execute(lock, [lesser.tenant_id, lesser.key.parent_id])
+        if how == "complete":
+            ended = [completion(c, RunState.SUCCEEDED) for c in (greater, lesser)]
+            ending = asyncio.create_task(world.store.complete(ended, host_id=world.host_id))
+        else:
+            ending = asyncio.create_task(world.store.release([greater, lesser], host_id=world.host_id))
+        await eventually(lambda: world.value("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"))
+        await other.execute(b"SET lock_timeout = '100ms'")
+        await other.execute(lock, [greater.tenant_id, greater.key.parent_id])
+        await other.commit()
+    await ending
+    assert {(await world.run(c)).state for c in claims} == {
+        RunState.SUCCEEDED if how == "complete" else RunState.RETRY_WAIT
+    }
