@@ -14,9 +14,8 @@ from cells.api.documents import Document, instant
 from cells.api.queries import HerdQuery
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import Scope
-from cells.domain.herd import Herd, expand
+from cells.domain.herd import JOBS_LIMIT, TIMERS_LIMIT, Herd, expand
 from cells.domain.job import Priority
-from cells.store.herd import JOBS_LIMIT, TIMERS_LIMIT
 
 routes = Routes("Statistics")
 
@@ -24,8 +23,8 @@ routes = Routes("Statistics")
 _SLICE = 5_000
 _METHOD = (
     "The next timer of every waiting job, and the further occurrences of the recurring ones with their "
-    f"offsets. Bounded: the {TIMERS_LIMIT} soonest timers, the schedules of the {JOBS_LIMIT} soonest jobs, and "
-    "a fixed amount of work, spent on the schedules that most jobs share first."
+    f"offsets. Bounded: the {TIMERS_LIMIT} soonest timers, the schedules of the {JOBS_LIMIT} soonest jobs, "
+    "and a fixed amount of work, spent on the schedules that most jobs share first."
 )
 
 

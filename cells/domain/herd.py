@@ -11,6 +11,9 @@ from cells.domain.faults import ScheduleError
 from cells.domain.job import Schedule, ScheduleType
 from cells.domain.schedule import compile_schedule
 
+#: Timers that are counted, and jobs whose schedules are looked at; the soonest ones.
+TIMERS_LIMIT = 1_000_000
+JOBS_LIMIT = 50_000
 #: A unit is about a microsecond of work.
 BUDGET = 500_000
 _WALL_CLOCK_COST = 12

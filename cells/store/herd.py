@@ -8,14 +8,10 @@ from datetime import datetime
 
 import msgspec
 
-from cells.domain.herd import Alike
+from cells.domain.herd import JOBS_LIMIT, TIMERS_LIMIT, Alike
 from cells.domain.job import Priority, Schedule
 from cells.store.base import StoreBase
 from cells.store.database import fetch_all
-
-#: Timers that are counted, and jobs whose schedules are looked at; the soonest ones.
-TIMERS_LIMIT = 1_000_000
-JOBS_LIMIT = 50_000
 
 _decode = msgspec.json.Decoder(Schedule).decode
 
@@ -41,7 +37,9 @@ class Herds(StoreBase):
             "priority": None if priority is None else int(priority),
         }
         async with self._database.transaction() as connection:
-            timers = dict(await fetch_all(connection, "herd_timers", {**parameters, "most": TIMERS_LIMIT}))
+            timers: dict[datetime, int] = dict(
+                await fetch_all(connection, "herd_timers", {**parameters, "most": TIMERS_LIMIT})
+            )
             rows = await fetch_all(connection, "herd_recurring", {**parameters, "most": JOBS_LIMIT})
         found: dict[tuple[str, datetime], list[tuple[int, int]]] = {}
         for schedule, next_run_at, offset, count in rows:
