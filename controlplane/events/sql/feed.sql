@@ -28,8 +28,12 @@ SET oldest_xid = greatest(oldest_xid, (SELECT max(xid::text::bigint) + 1 FROM go
 WHERE EXISTS (SELECT FROM gone);
 
 -- name: used
--- Last-used times of keys; never backwards.
-UPDATE tenants_apikey k
-SET last_used_at = greatest(k.last_used_at, to_timestamp(u.used_ms / 1000.0))
-FROM unnest(%(ids)s::text[], %(used_ms)s::bigint[]) AS u (id, used_ms)
-WHERE k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < to_timestamp(u.used_ms / 1000.0));
+-- Last-used times of keys; never backwards. Locked in the order of ids: several routers report.
+WITH used AS (
+    SELECT k.id, to_timestamp(u.used_ms / 1000.0) AS at
+    FROM unnest(%(ids)s::text[], %(used_ms)s::bigint[]) AS u (id, used_ms) JOIN tenants_apikey k ON k.id = u.id
+    ORDER BY k.id
+    FOR NO KEY UPDATE OF k
+)
+UPDATE tenants_apikey k SET last_used_at = used.at
+FROM used WHERE k.id = used.id AND (k.last_used_at IS NULL OR k.last_used_at < used.at);

@@ -35,10 +35,10 @@ _INSERTS = {
     ),
     "selections": (
         "WITH v AS (SELECT %s::uuid AS tenant, lpad(%s, 32, '0')::uuid AS id, %s::timestamptz AS at), s AS ("
-        " INSERT INTO selections (tenant_id, selection_id, action, filter, count, hash, created_by, expires_at)"
-        " SELECT tenant, id, 'pause', '', 0, '', 'user:1', '2020-01-01Z' FROM v)"
-        " INSERT INTO operations (tenant_id, operation_id, selection_id, action, state, total, max_per_second,"
-        " created_by, finished_at) SELECT tenant, id, id, 'pause', 'DONE', 0, 1, 'user:1', at FROM v"
+        " INSERT INTO selections (tenant_id, selection_id, action, filter, count, hash, created_by,"
+        " expires_at) SELECT tenant, id, 'pause', '', 0, '', 'user:1', '2020-01-01Z' FROM v)"
+        " INSERT INTO operations (tenant_id, operation_id, selection_id, action, state, total,"
+        " max_per_second, created_by, finished_at) SELECT tenant, id, id, 'pause', 'DONE', 0, 1, 'user:1', at FROM v"
     ),
 }
 _COUNTS = {
