@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 
 from controlplane.console.wording import parse
 
-HOURS = 24
+#: This hour, which is partly over, and the 24 after it.
+HOURS = 25
 _LEVELS = 5
 _BUSIEST = 12
 
@@ -54,7 +55,7 @@ class Herd:
 
 
 def herd(counts: Iterable[Mapping[str, Any]], *, now: datetime, zone: ZoneInfo) -> Herd:
-    """From `{minute, count}` items; what lies outside the 24 hours that begin with this one is left out."""
+    """From `{minute, count}` items; what lies outside is left out."""
     local = now.astimezone(zone)
     start = now - timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
     found: dict[int, int] = {}
@@ -64,6 +65,7 @@ def herd(counts: Iterable[Mapping[str, Any]], *, now: datetime, zone: ZoneInfo) 
         if 0 <= index < HOURS * 60 and item["count"] > 0:
             found[index] = found.get(index, 0) + int(item["count"])
     most = max(found.values(), default=0)
+    low = _usual(found)
     minutes = tuple(
         Minute(
             at=start + timedelta(minutes=index),
@@ -71,7 +73,7 @@ def herd(counts: Iterable[Mapping[str, Any]], *, now: datetime, zone: ZoneInfo) 
             count=count,
             row=index // 60,
             x=round(index % 60 / 60 * 100, 3),
-            level=level(count, most),
+            level=level(count, low, most),
         )
         for index, count in sorted(found.items())
     )
@@ -88,24 +90,33 @@ def herd(counts: Iterable[Mapping[str, Any]], *, now: datetime, zone: ZoneInfo) 
         total=sum(found.values()),
         most=most,
         busiest=tuple(sorted(minutes, key=lambda minute: (-minute.count, minute.at))[:_BUSIEST]),
-        scale=_scale(most),
+        scale=_scale(low, most),
         now_x=round((local.minute + local.second / 60) / 60 * 100, 3),
     )
 
 
-def level(count: int, most: int) -> int:
-    """1 to 5 in equal ratios: a herd of thousands does not hide one of dozens."""
-    if count <= 1 or most <= 1:
+def _usual(found: Mapping[int, int]) -> int:
+    """What even the quiet minutes have: nine in ten of the day have at least as much."""
+    day = 24 * 60
+    quiet = sorted(found.values())
+    index = day // 10 - max(0, day - len(quiet))  # minutes without any come first
+    return quiet[index] if 0 <= index < len(quiet) else 1
+
+
+def level(count: int, low: int, most: int) -> int:
+    """1 to 5, in equal ratios of what stands above `low`: a herd of thousands does not hide one of
+    dozens, and a day that is even all through is pale."""
+    if count <= low or most <= low:
         return 1
-    return min(_LEVELS, 1 + int(_LEVELS * math.log(count) / math.log(most) * 0.9999))
+    return min(_LEVELS, 1 + int(_LEVELS * math.log(count - low + 1) / math.log(most - low + 1) * 0.9999))
 
 
-def _scale(most: int) -> tuple[tuple[int, int], ...]:
+def _scale(low: int, most: int) -> tuple[tuple[int, int], ...]:
     first: dict[int, int] = {}
     for power in range(_LEVELS + 1):
-        near = round(most ** (power / _LEVELS)) if most else 0
-        for count in range(max(1, near - 1), near + 2):
+        near = low + round((most - low + 1) ** (power / _LEVELS)) - 1 if most else 0
+        for count in range(max(1, near - 1), near + 3):
             if count <= most:
-                step = level(count, most)
+                step = level(count, low, most)
                 first[step] = min(first.get(step, count), count)
     return tuple(sorted(first.items()))

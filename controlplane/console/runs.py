@@ -168,8 +168,8 @@ def run_again(visit: Visit, run_id: str) -> HttpResponse:
     run = visit.cell.get(path("runs", run_id))
     job = visit.cell.get(path("jobs", run["job_id"]))
     if visit.request.method == "GET":
-        token = str(uuid.uuid4())
-        return _confirm(visit, "console/runs/again", run=run, job=job, label=label(job), token=token)
+        more = {"run": run, "job": job, "label": label(job), "token": str(uuid.uuid4())}
+        return _confirm(visit, "console/runs/again", **more)
     token = visit.request.POST.get("token", "")[:64] or None
     try:
         answer = visit.cell.post(path("jobs", job["job_id"], verb="trigger"), {}, idempotency_key=token)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -169,7 +169,7 @@ def _rotate(visit: Visit, target_id: str) -> HttpResponse:
     return secret_page(visit, answer.document, "has a new secret")
 
 
-_ACTIONS: dict[str, tuple[Scope, Any]] = {
+_ACTIONS: dict[str, tuple[Scope, Callable[[Visit, str], HttpResponse]]] = {
     "approve": (Scope.TARGETS_APPROVE, _approve),
     "rotate": (Scope.TARGETS_APPROVE, _rotate),
     "disable": (Scope.JOBS_WRITE, _disable),

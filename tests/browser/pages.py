@@ -40,6 +40,7 @@ PAGES: dict[str, tuple[Role, str]] = {
     # the tenant's workload
     "console:choose": ("owner", "/?choose"),
     "console:overview": ("owner", _T),
+    "console:herd": ("owner", _T + "herd"),
     "console:activity": ("owner", _T + "activity"),
     "console:jobs": ("owner", _T + "jobs/"),
     "console:job-new": ("owner", _T + "jobs/new"),
@@ -47,6 +48,7 @@ PAGES: dict[str, tuple[Role, str]] = {
     "console:job-edit": ("owner", _T + "jobs/{job_id}/edit"),
     "console:job-why": ("owner", _T + "jobs/{job_id}/why"),
     "console:job-action": ("owner", _T + "jobs/{job_id}/pause"),
+    "console:operations": ("owner", _T + "operations/"),
     "console:runs": ("owner", _T + "runs/"),
     "console:run": ("owner", _T + "runs/{run_id}/"),
     "console:run-again": ("owner", _T + "runs/{run_id}/again"),
@@ -73,20 +75,19 @@ PAGES: dict[str, tuple[Role, str]] = {
     "operators:cell": ("operator", _OPERATORS + "cells/{name}/"),
     "operators:tenants": ("operator", _OPERATORS + "tenants/"),
     "operators:tenant": ("operator", _OPERATORS + "tenants/demo/"),
-    "operators:tenant-action": ("operator", _OPERATORS + "tenants/demo/suspend"),
     "operators:system": ("operator", _OPERATORS + "system/"),
     "operators:mail": ("operator", _OPERATORS + "mail/"),
 }
 #: Addresses without a page of their own: parts of pages, and what is only posted to.
 PARTS = frozenset(
     {
-        "console:overview-live", "console:activity-live", "console:job-preview", "console:job-live",
+        "console:overview-live", "console:herd-part", "console:activity-live", "console:job-preview", "console:job-live",
         "console:run-live", "console:target-live", "console:operation-live", "console:operation-stop",
         "console:selection-new", "console:selection", "console:operation", "console:run-cancel",
         "console:support-end", "console:support-grant", "console:leave", "console:invitation-action",
         "mfa_deactivate_totp", "mfa_view_recovery_codes", "mfa_generate_recovery_codes",
         "mfa_download_recovery_codes", "mfa_authenticate", "mfa_reauthenticate", "mfa_trust",
-        "account_set_password",
+        "account_set_password", "operators:tenant-action",
         # Codes by mail, which this installation does not use.
         "account_request_reauthentication_code", "account_confirm_reauthentication_code",
         "account_confirm_login_code",

@@ -139,6 +139,12 @@ def lane_y(lane: int, inset: int) -> int:
 
 
 @register.simple_tag
+def herd_y(row: int) -> int:
+    """Where an hour of the herd map lies (pixels)."""
+    return row * 16
+
+
+@register.simple_tag
 def top(*heights: float) -> float:
     """Where a column that stands on others begins (percent from above)."""
     return round(100 - sum(heights), 2)

@@ -268,6 +268,13 @@ class Cell:
             "POST /v1/selections": SELECTION,
             "GET /v1/selections/sel_1": SELECTION,
             "POST /v1/selections/sel_1:apply": OPERATION,
+            "GET /v1/herd": {
+                "minutes": [{"minute": "2026-12-01T08:01:00Z", "count": 3}],
+                "total": 3,
+                "jobs": 3,
+                "jobs_left_out": 0,
+                "truncated": False,
+            },
             "GET /v1/operations": {"items": [OPERATION], "next_cursor": None},
             "GET /v1/operations/op_1": OPERATION,
             "POST /v1/operations/op_1:stop": {**OPERATION, "state": "STOPPED"},

@@ -22,6 +22,8 @@ READ = (
     f"/jobs/{JOB_ID}/",
     f"/jobs/{JOB_ID}/live",
     f"/jobs/{JOB_ID}/why?at=2026-11-30T06:33:26Z",
+    "/herd?target=tgt_echo&priority=LOW",
+    "/herd/part",
     "/activity",
     "/activity/live",
     "/operations/",

@@ -43,19 +43,33 @@ def test_hours_are_those_of_the_clock_there() -> None:
 
 
 def test_what_is_not_of_the_coming_day_is_left_out() -> None:
-    assert drawn((-120, 5), (25 * 60, 5)).minutes == ()
+    assert drawn((-120, 5), (26 * 60, 5)).minutes == ()
     assert drawn().scale == ()
 
 
-@pytest.mark.parametrize(("count", "most", "expected"), [(1, 1, 1), (1, 9999, 1), (9999, 9999, 5), (0, 0, 1)])
-def test_levels(count: int, most: int, expected: int) -> None:
-    assert level(count, most) == expected
+@pytest.mark.parametrize(
+    ("count", "low", "most", "expected"),
+    [(1, 1, 1, 1), (1, 1, 9999, 1), (9999, 1, 9999, 5), (0, 1, 0, 1), (24, 24, 33, 1), (33, 24, 33, 5)],
+)
+def test_levels(count: int, low: int, most: int, expected: int) -> None:
+    assert level(count, low, most) == expected
 
 
-@given(most=st.integers(1, 10**6), count=st.integers(1, 10**6))
-def test_levels_grow_with_counts_and_the_scale_says_where(most: int, count: int) -> None:
-    count = min(count, most)
-    shown = drawn((1, most))
-    assert 1 <= level(count, most) <= level(most, most) <= 5
-    for step, fewest in shown.scale:
-        assert level(fewest, most) == step
+def test_a_day_that_is_even_is_pale_and_what_stands_out_does() -> None:
+    even = [(minute, 24) for minute in range(1440)]
+    assert {minute.level for minute in drawn(*even).minutes} == {1}
+    shown = drawn(*even[:100], (100, 60), *even[101:])
+    assert [minute.level for minute in shown.minutes if minute.level > 1] == [5]
+
+
+@given(low=st.integers(1, 1000), above=st.integers(0, 10**6), part=st.floats(0, 1))
+def test_levels_grow_with_counts(low: int, above: int, part: float) -> None:
+    most = low + above
+    count = low + int(above * part)
+    assert 1 <= level(count, low, most) <= level(most, low, most) <= 5
+
+
+@given(most=st.integers(1, 10**6))
+def test_the_scale_says_where_levels_begin(most: int) -> None:
+    for step, fewest in drawn((1, most)).scale:
+        assert level(fewest, 1, most) == step
