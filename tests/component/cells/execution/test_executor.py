@@ -75,7 +75,8 @@ async def test_a_run_succeeds_and_the_target_can_verify_it(running_cell: Cell, t
     assert headers["X-Team"] == "billing"
     assert headers.getall("Idempotency-Key") == [run_id(key)]
     Webhook(show_secret(SIGNING)).verify(received.body, dict(headers))
-    assert running_cell.count("executor_attempts_total", outcome="SUCCEEDED") == 1
+    # Counted once the store has answered, which the row is visible before.
+    await eventually(lambda: running_cell.count("executor_attempts_total", outcome="SUCCEEDED") == 1)
     assert running_cell.count("scheduler_dispatch_lateness_seconds_count", priority="default") == 1
 
 

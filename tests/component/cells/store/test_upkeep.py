@@ -38,7 +38,8 @@ _INSERTS = {
         " INSERT INTO selections (tenant_id, selection_id, action, filter, count, hash, created_by,"
         " expires_at) SELECT tenant, id, 'pause', '', 0, '', 'user:1', '2020-01-01Z' FROM v)"
         " INSERT INTO operations (tenant_id, operation_id, selection_id, action, state, total,"
-        " max_per_second, created_by, finished_at) SELECT tenant, id, id, 'pause', 'DONE', 0, 1, 'user:1', at FROM v"
+        " max_per_second, created_by, finished_at)"
+        " SELECT tenant, id, id, 'pause', 'DONE', 0, 1, 'user:1', at FROM v"
     ),
 }
 _COUNTS = {
