@@ -138,7 +138,7 @@ async def test_the_last_attempt_ends_in_the_dead_letter_queue(running_cell: Cell
         running_cell.tenant, target_id=None, fingerprint=None, after=None, limit=10
     )
     assert dead["target_id"] == "tgt_test"
-    assert running_cell.count("executor_dlq_entries_total") == 1
+    await eventually(lambda: running_cell.count("executor_dlq_entries_total") == 1)
 
 
 @pytest.mark.parametrize("status", [301, 404, 422])
