@@ -28,6 +28,7 @@ class SharedCache(BaseCache):
         options = dict(params.get("OPTIONS", {}))
         self._instead = options.pop("instead")
         super().__init__(params)
+        self._location = location
         wait = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
         self._valkey = RedisCache(location, {**params, "OPTIONS": {**wait, **options}})
         self._ask_again = 0.0
@@ -63,4 +64,12 @@ class SharedCache(BaseCache):
         return self._call("incr", *args, **more)
 
     def clear(self) -> None:
-        self._call("clear")
+        """Forgets what is under our prefix: others keep things in the same Valkey."""
+        try:
+            client = redis.Redis.from_url(self._location, socket_timeout=5, socket_connect_timeout=0.5)
+            with client:
+                for key in client.scan_iter(f"{self.key_prefix}:*"):
+                    client.delete(key)
+        except _AWAY as e:
+            _LOG.warning("the cache was not cleared", error=str(e))
+        caches[self._instead].clear()

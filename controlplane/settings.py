@@ -65,7 +65,6 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "allauth.usersessions.middleware.UserSessionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     # The only place that activates a tenant's schema, and only below /t/.
     "controlplane.workspace.middleware.WorkspaceMiddleware",
@@ -135,6 +134,7 @@ ACCOUNT_CHANGE_EMAIL = True  # one address; a new one takes over once it is conf
 ACCOUNT_EMAIL_NOTIFICATIONS = True  # whoever changes an account's locks, its owner hears of it
 ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_REAUTHENTICATION_METHODS = {"password", "mfa"}
 ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
 ACCOUNT_LOGIN_ON_PASSWORD_RESET = False  # the second factor is still asked for
 ACCOUNT_PREVENT_ENUMERATION = True
@@ -143,9 +143,10 @@ ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "20/m/ip,5/300s/key"}
 MFA_ADAPTER = "controlplane.tenants.accounts.MfaAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Clockhouse"
+MFA_TOTP_TOLERANCE = 1  # clocks of telephones are half a minute off
 # allauth guards against sign-ups under others' addresses; here nobody signs up.
 MFA_ALLOW_UNVERIFIED_EMAIL = True
-USERSESSIONS_TRACK_ACTIVITY = True
+USERSESSIONS_TRACK_ACTIVITY = False  # a write for every page is more than it is worth
 LOGIN_URL = "/accounts/login/"
 LOGIN_REDIRECT_URL = "/"
 ACCOUNT_LOGOUT_REDIRECT_URL = "/accounts/login/"

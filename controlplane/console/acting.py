@@ -40,7 +40,7 @@ class Form:
 
 def done(visit: Visit, text: str, *args: object, link: tuple[str, str] | None = None) -> None:
     """Says what was done; `link` is (address, word)."""
-    said = format_html(text, *args)
+    said = format_html(text, *args) if args else text
     if link is not None:
         said = format_html('{} <a href="{}">{}</a>', said, *link)
     messages.success(visit.request, said)

@@ -10,6 +10,8 @@ from cells.contract import Scope
 from controlplane.console.cost import chart, month_of, months_around, prices_on
 from controlplane.console.visit import Visit, tenant_page
 
+_EARLIEST = date(2020, 1, 1)
+
 
 @tenant_page(Scope.USAGE_READ)
 def usage(visit: Visit) -> HttpResponse:
@@ -36,4 +38,4 @@ def _month(text: str, today: date) -> date:
         first = date.fromisoformat(f"{text}-01")
     except ValueError:
         first = today
-    return min(first, today).replace(day=1)
+    return max(_EARLIEST, min(first, today)).replace(day=1)

@@ -50,7 +50,7 @@ class AuthenticatorAdmin(ReadOnlyAdmin):
 
 @admin.register(UserSession)
 class UserSessionAdmin(ReadOnlyAdmin):
-    list_display = ("user", "ip", "created_at", "last_seen_at")
+    list_display = ("user", "ip", "user_agent", "created_at")
     search_fields = ("user__email", "=ip")
     list_select_related = ("user",)
     exclude = ("session_key", "data")

@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from unfold.admin import TabularInline
 
 from controlplane.adminsite import ReadOnlyAdmin, for_each, operator
+from controlplane.tenants.actions.accounts import remove_factors, set_active
 from controlplane.tenants.actions.api_keys import revoke_api_key
 from controlplane.tenants.actions.tenants import resume_tenant, suspend_tenant
 from controlplane.tenants.models import (
@@ -87,6 +88,26 @@ class UserAdmin(ReadOnlyAdmin):
     list_filter = ("is_staff", "is_active")
     search_fields = ("email", "name")
     exclude = ("password",)
+    actions = ("close", "open_again", "remove_second_factor")
+
+    @admin.action(description="Close: nobody signs in with it")
+    def close(self, request: HttpRequest, chosen: QuerySet[User]) -> None:
+        actor = operator(request)
+        for_each(
+            request, chosen, lambda u: set_active(user=u, active=False, actor=actor, reason=_REASON), "Closed"
+        )
+
+    @admin.action(description="Open again")
+    def open_again(self, request: HttpRequest, chosen: QuerySet[User]) -> None:
+        actor = operator(request)
+        for_each(
+            request, chosen, lambda u: set_active(user=u, active=True, actor=actor, reason=_REASON), "Opened"
+        )
+
+    @admin.action(description="Take the second factor off: its owner lost it")
+    def remove_second_factor(self, request: HttpRequest, chosen: QuerySet[User]) -> None:
+        actor = operator(request)
+        for_each(request, chosen, lambda u: remove_factors(user=u, actor=actor, reason=_REASON), "Taken off")
 
 
 @admin.register(Membership)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from zoneinfo import available_timezones
 
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from django.db import transaction
 
 from controlplane.actors import Actor
-from controlplane.errors import Conflicting, Fault, Invalid
+from controlplane.errors import Conflicting, Fault, Forbidden, Invalid
 from controlplane.events.recording import record
 from controlplane.tenants.actions.invitations import open_link
 from controlplane.tenants.models import User
@@ -75,4 +76,37 @@ def set_preferences(*, user: User, name: str, timezone: str, theme: str, actor: 
         action="user.set_preferences", subject=user.public_id, tenant_id=None, actor=actor, reason=reason,
         before=before, after=changed,
     )  # fmt: skip
+    return user
+
+
+@transaction.atomic
+def remove_factors(*, user: User, actor: Actor, reason: str) -> int:
+    """Takes every second factor off an account whose owner lost theirs; operators only."""
+    if not actor.operator:
+        raise Forbidden("operators take second factors off accounts")
+    held = Authenticator.objects.filter(user=user)
+    types = sorted(held.values_list("type", flat=True))
+    if types:
+        held.delete()
+        record(
+            action="user.remove_factor", subject=user.public_id, tenant_id=None, actor=actor, reason=reason,
+            before={"types": types},
+        )  # fmt: skip
+    return len(types)
+
+
+@transaction.atomic
+def set_active(*, user: User, active: bool, actor: Actor, reason: str) -> User:
+    """Closes an account (nobody signs in with it, its sessions end with the next click) or opens it again."""
+    if not actor.operator:
+        raise Forbidden("operators close and open accounts")
+    if actor.name == user.actor_name:
+        raise Conflicting("nobody closes their own account")
+    if user.is_active != active:
+        user.is_active = active
+        user.save(update_fields=["is_active"])
+        record(
+            action="user.open" if active else "user.close", subject=user.public_id, tenant_id=None,
+            actor=actor, reason=reason, before={"is_active": not active}, after={"is_active": active},
+        )  # fmt: skip
     return user
