@@ -14,7 +14,8 @@
     supportedSubmitMethods: [],
     syntaxHighlight: false,
     validatorUrl: null,
-    tagsSorter: "alpha",
+    // There is one server, and the page names it: no unlabelled choice of servers.
+    plugins: [() => ({ wrapComponents: { ServersContainer: () => () => null } })],
     presets: [SwaggerUIBundle.presets.apis],
     layout: "BaseLayout",
   });
