@@ -40,6 +40,7 @@ PAGES: dict[str, tuple[Role, str]] = {
     # the tenant's workload
     "console:choose": ("owner", "/?choose"),
     "console:overview": ("owner", _T),
+    "console:events": ("owner", _T + "events"),
     "console:herd": ("owner", _T + "herd"),
     "console:activity": ("owner", _T + "activity"),
     "console:jobs": ("owner", _T + "jobs/"),
@@ -81,12 +82,13 @@ PAGES: dict[str, tuple[Role, str]] = {
 #: Addresses without a page of their own: parts of pages, and what is only posted to.
 PARTS = frozenset(
     {
-        "console:overview-live", "console:herd-part", "console:activity-live", "console:job-preview", "console:job-live",
+        "console:overview-live", "console:herd-part", "console:events-part", "console:activity-live",
+        "console:job-preview", "console:job-live",
         "console:run-live", "console:target-live", "console:operation-live", "console:operation-stop",
         "console:selection-new", "console:selection", "console:operation", "console:run-cancel",
         "console:support-end", "console:support-grant", "console:leave", "console:invitation-action",
         "mfa_deactivate_totp", "mfa_view_recovery_codes", "mfa_generate_recovery_codes",
-        "mfa_download_recovery_codes", "mfa_authenticate", "mfa_reauthenticate", "mfa_trust",
+        "mfa_download_recovery_codes", "mfa_authenticate", "mfa_reauthenticate",
         "account_set_password", "operators:tenant-action",
         # Codes by mail, which this installation does not use.
         "account_request_reauthentication_code", "account_confirm_reauthentication_code",
@@ -104,6 +106,7 @@ class Page:
     name: str
     role: Role
     path: str
+    status: int = 200
 
 
 def known_pages() -> list[Page]:

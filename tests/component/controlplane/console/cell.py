@@ -185,6 +185,14 @@ OPERATION = {
     "finished_at": None,
     "stopped_by": None,
 }
+EVENT = {
+    "event_id": "evt_1_1",
+    "type": "job.paused",
+    "at": "2026-11-30T06:20:00Z",
+    "subject": JOB_ID,
+    "actor": "key:abc",
+    "data": {"name": "Digest <b>"},
+}
 FIGURES = {
     "minute": "2026-11-30T06:33:00Z",
     "started": 2,
@@ -268,6 +276,7 @@ class Cell:
             "POST /v1/selections": SELECTION,
             "GET /v1/selections/sel_1": SELECTION,
             "POST /v1/selections/sel_1:apply": OPERATION,
+            "GET /v1/events": {"items": [EVENT], "next_cursor": "e", "more": False},
             "GET /v1/herd": {
                 "minutes": [{"minute": "2026-12-01T08:01:00Z", "count": 3}],
                 "total": 3,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.component.controlplane.console.cell import FIGURES, JOB, JOB_ID, RUN, RUN_ID, TARGET, Cell
+from tests.component.controlplane.console.cell import EVENT, FIGURES, JOB, JOB_ID, RUN, RUN_ID, TARGET, Cell
 from tests.component.controlplane.console.conftest import Signed, sign_in
 
 pytestmark = pytest.mark.django_db
@@ -129,3 +129,17 @@ def test_what_is_more_than_a_page_is_said(cell: Cell, owner: Signed) -> None:
     page = owner.browser.get(f"{owner.base}/live").content.decode()
     assert "There is more than fits" in page  # the cell says that there are more jobs
     assert "1+ jobs paused" in page or "1+ job paused" in page
+
+
+def test_events_name_people_and_lead_to_what_they_are_about(cell: Cell, owner: Signed) -> None:
+    mine = {**EVENT, "type": "job.cancelled", "actor": owner.membership.user.actor_name}
+    odd = {**EVENT, "type": "moon.landed", "subject": "<moon>", "actor": None, "data": {}}
+    cell.answers["GET /v1/events"] = (200, {"items": [odd, EVENT, mine], "next_cursor": "e", "more": False})
+    page = owner.browser.get(f"{owner.base}/events").content.decode()
+    assert f"by {owner.membership.user.email}" in page
+    assert "by API key abc" in page
+    assert "&lt;moon&gt;" in page
+    assert page.index("was cancelled") < page.index("was paused") < page.index("moon landed")
+    assert f'href="{owner.base}/jobs/{JOB_ID}/"' in page
+    cell.answers["GET /v1/events"] = (422, {"errors": [{"parameter": "type", "detail": "is no type"}]})
+    assert owner.browser.get(f"{owner.base}/events?type=x").status_code == 422

@@ -1,0 +1,95 @@
+"""Events of a cell in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controlplane.console.wording import counted
+
+_JOBS = {
+    "job.created": "was created",
+    "job.edited": "was edited",
+    "job.revived": "was declared again, and is scheduled",
+    "job.paused": "was paused",
+    "job.resumed": "was resumed",
+    "job.completed": "has had its last occurrence",
+    "job.cancelled": "was cancelled",
+}
+_TARGETS = {
+    "target.created": ("wait", "was registered, and waits for approval"),
+    "target.edited": ("mute", "was edited"),
+    "target.pending": ("wait", "waits for a new approval"),
+    "target.approved": ("good", "was approved"),
+    "target.disabled": ("wait", "was disabled: runs that call it fail"),
+    "target.gone": ("bad", "answered 410 Gone, and is not called any more"),
+    "target.deleted": ("mute", "was deleted"),
+    "target.secret_rotated": ("mute", "has a new secret"),
+}
+_OPERATIONS = {
+    "operation.started": ("live", "began"),
+    "operation.ended": ("good", "is done"),
+    "operation.stopped": ("wait", "was stopped"),
+}
+_ACTIONS = {"pause": "Pausing", "resume": "Resuming", "cancel": "Cancelling"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Happening:
+    """An event: what it is about (with the page that shows it), and what happened."""
+
+    at: str
+    look: str  # good, bad, wait, live, mute
+    about: str
+    what: str
+    page: str  # the name of a page, or empty
+    key: str  # its argument
+    actor: str  # who decided it; empty where nobody did
+
+
+def happening(event: Mapping[str, Any], people: Mapping[str, str]) -> Happening:
+    """An event in words. `people`: what actors are called. What is not known is said as it came."""
+    kind, subject, data = str(event["type"]), str(event["subject"]), event.get("data") or {}
+    look, about, what, page, key = _said(kind, subject, data)
+    return Happening(
+        at=event["at"], look=look, about=about, what=what, page=page, key=key,
+        actor=_named(event.get("actor"), people),
+    )  # fmt: skip
+
+
+def _said(kind: str, subject: str, data: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    count = int(data.get("count") or 1)
+    if kind in _JOBS:
+        if count > 1:
+            return "mute", f"{count:,} jobs".replace(",", "\u202f"), "were created", "jobs", ""
+        look = "wait" if kind in ("job.paused", "job.cancelled") else "mute"
+        return look, str(data.get("name") or subject), _JOBS[kind], "job", subject
+    if kind == "run.dead_lettered":
+        how = f"HTTP {data['http_status']}" if data.get("http_status") else data.get("error") or "no answer"
+        what = f"failed for good at {data.get('target_id') or 'its target'}: {how}"
+        if count > 1:
+            return "bad", counted(count, "run"), what, "dlq", str(data.get("fingerprint") or "")
+        return "bad", "A run", what, "run", subject
+    if kind in _TARGETS:
+        look, what = _TARGETS[kind]
+        return look, subject, what, "" if kind == "target.deleted" else "target", subject
+    if kind in _OPERATIONS:
+        look, what = _OPERATIONS[kind]
+        action = _ACTIONS.get(str(data.get("action")), "Changing")
+        about = f"{action} {counted(int(data.get('total') or 0), 'job')}"
+        return look, about, what, "operation", subject
+    if kind == "quota.reached":
+        quota = str(data.get("quota") or "a quota").replace("_", " ")
+        return "bad", quota.capitalize(), "has reached its limit: requests are refused", "limits", ""
+    return "mute", subject, kind.replace(".", " ").replace("_", " "), "", ""
+
+
+def _named(actor: object, people: Mapping[str, str]) -> str:
+    if not actor:
+        return ""
+    text = str(actor)
+    if text in people:
+        return people[text]
+    kind, _, name = text.partition(":")
+    return {"key": f"API key {name}", "operator": "an operator", "user": "somebody who left"}.get(kind, text)
