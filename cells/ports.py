@@ -24,6 +24,7 @@ from cells.domain.herd import Alike
 from cells.domain.ids import RunKey
 from cells.domain.job import JobState, Priority
 from cells.domain.run import RunState
+from cells.happenings import EventRow, EventStore
 from cells.records import (
     LAG_BOUNDS_MS,
     AllowanceExceeded,
@@ -68,6 +69,8 @@ __all__ = [
     "Completion",
     "Conflict",
     "Created",
+    "EventRow",
+    "EventStore",
     "Fence",
     "HostLease",
     "HostStatus",
@@ -96,7 +99,7 @@ __all__ = [
 ]
 
 
-class Store(BulkStore, Protocol):
+class Store(BulkStore, EventStore, Protocol):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
 
     # tenants and the cell's own ownership
@@ -259,17 +262,26 @@ class Store(BulkStore, Protocol):
         self, tenant_id: uuid.UUID, *, state: str | None, after: str | None, limit: int
     ) -> Sequence[TargetRow]: ...
     async def update_target(
-        self, fence: Fence, target: TargetRow, *, base_version: int, host_id: int
+        self, fence: Fence, target: TargetRow, *, base_version: int, host_id: int, actor: str | None = None
     ) -> TargetRow:
         """Any field and the state (approve, disable), if the version is still `base_version`."""
         ...
 
-    async def delete_target(self, fence: Fence, target_id: str, *, host_id: int) -> None:
+    async def delete_target(
+        self, fence: Fence, target_id: str, *, host_id: int, actor: str | None = None
+    ) -> None:
         """`Conflict` while ACTIVE or PAUSED jobs name it."""
         ...
 
     async def rotate_secret(
-        self, fence: Fence, target_id: str, secret: SealedSecret, *, overlap_seconds: int, host_id: int
+        self,
+        fence: Fence,
+        target_id: str,
+        secret: SealedSecret,
+        *,
+        overlap_seconds: int,
+        host_id: int,
+        actor: str | None = None,
     ) -> TargetRow:
         """Add a generation; the older ones of that purpose expire after the overlap."""
         ...

@@ -16,6 +16,7 @@ from cells.api import (
     batches,
     declaring,
     dlq,
+    events,
     herd,
     internal,
     job_changes,
@@ -38,7 +39,7 @@ from cells.ports import Clock, Queue, Secrets, Store
 #: Tried in this order, the busiest first.
 _RESOURCES = (
     *(jobs, batches, declaring, ledger, runs, job_changes),
-    *(schedules, targets, selections, dlq, stats, herd, internal),
+    *(schedules, targets, selections, dlq, stats, herd, events, internal),
 )
 
 

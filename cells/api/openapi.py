@@ -37,7 +37,8 @@ _TAGS = {
     "Bulk changes": "Pausing, resuming and cancelling many jobs, exactly those that were shown.",
     "Targets": "The places jobs may call.",
     "Dead letters": "What failed for good.",
-    "Statistics": "Minute by minute.",
+    "Statistics": "Minute by minute, past and to come.",
+    "Events": "What people should hear of.",
 }
 
 

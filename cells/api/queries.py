@@ -80,6 +80,17 @@ class DlqQuery(Page):
     fingerprint: Term | None = None
 
 
+class EventQuery(Query):
+    """Which events."""
+
+    limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
+    cursor: str | None = Field(
+        default=None, max_length=CURSOR_LIMIT, description="`next_cursor` of the answer before, or `start`."
+    )
+    type: Term | None = Field(default=None, description="`job.paused`, or `job` for all that begin so.")
+    wait: int = Field(default=0, ge=0, le=20, description="Seconds to wait for the first event.")
+
+
 class HerdQuery(Query):
     """Which part of what is to come."""
 

@@ -21,7 +21,6 @@ from cells.ports import Conflict, JobFilter, JobRow, OperationRow, SelectionRow
 
 routes = Routes("Bulk changes")
 
-SELECTION, OPERATION = "sel", "op"
 #: How long a selection can be applied.
 LIFETIME = timedelta(minutes=15)
 
@@ -129,7 +128,7 @@ async def apply_selection(call: Call, selection_id: SelectionId, body: ApplyIn) 
 
 
 async def _found_selection(call: Call, text: str) -> SelectionRow:
-    selection_id = ids.decode(SELECTION, text)
+    selection_id = ids.decode(ids.SELECTION, text)
     row = None
     if selection_id is not None:
         row = await call.services.store.get_selection(call.tenant_id, selection_id)
@@ -141,7 +140,7 @@ async def _found_selection(call: Call, text: str) -> SelectionRow:
 async def _shown(call: Call, row: SelectionRow) -> documents.Document:
     sample = await call.services.store.selection_sample(call.tenant_id, row.selection_id)
     return {
-        "selection_id": ids.encode(SELECTION, row.selection_id),
+        "selection_id": ids.encode(ids.SELECTION, row.selection_id),
         "action": row.action,
         "filter": msgspec.Raw(row.described),
         "count": row.count,
@@ -233,7 +232,7 @@ async def stop_operation(call: Call, operation_id: OperationId) -> Response:
 
 
 def _operation_id(text: str) -> uuid.UUID:
-    operation_id = ids.decode(OPERATION, text)
+    operation_id = ids.decode(ids.OPERATION, text)
     if operation_id is None:
         raise not_found("operation")
     return operation_id
@@ -241,8 +240,8 @@ def _operation_id(text: str) -> uuid.UUID:
 
 def _operation(row: OperationRow) -> documents.Document:
     return {
-        "operation_id": ids.encode(OPERATION, row.operation_id),
-        "selection_id": ids.encode(SELECTION, row.selection_id),
+        "operation_id": ids.encode(ids.OPERATION, row.operation_id),
+        "selection_id": ids.encode(ids.SELECTION, row.selection_id),
         "action": row.action,
         "state": row.state,
         "total": row.total,

@@ -255,6 +255,8 @@ def _merged(row: TargetRow, patch: Fields) -> Fields:
         "initial_concurrency": row.initial_concurrency,
         "latency_slo_ms": row.latency_slo_ms,
     }
+    if "max_concurrency" in patch and row.initial_concurrency == row.max_concurrency:
+        base["initial_concurrency"] = None  # it was the maximum, and stays it
     merged: Fields = {
         name: msgspec.Raw(msgspec.json.encode(value)) for name, value in base.items() if value is not None
     }
@@ -271,7 +273,11 @@ async def _update(call: Call, row: TargetRow, after: TargetRow) -> TargetRow:
     services = call.services
     try:
         stored = await services.store.update_target(
-            call.fence, after, base_version=row.version, host_id=services.host.host_id
+            call.fence,
+            after,
+            base_version=row.version,
+            host_id=services.host.host_id,
+            actor=call.caller.actor,
         )
     except Conflict as lost:
         current = await found_target(call, row.target_id)
@@ -329,6 +335,7 @@ async def _new_secret(
         _sealed(call, row.target_id, purpose, secret, services.now()),
         overlap_seconds=overlap_seconds,
         host_id=services.host.host_id,
+        actor=call.caller.actor,
     )
     services.targets.forget(call.tenant_id)
     return stored
@@ -348,7 +355,9 @@ async def delete_target(call: Call, target_id: TargetId) -> Response:
     check_version(call, row.version)
     services = call.services
     try:
-        await services.store.delete_target(call.fence, target_id, host_id=services.host.host_id)
+        await services.store.delete_target(
+            call.fence, target_id, host_id=services.host.host_id, actor=call.caller.actor
+        )
     except Conflict as used:
         raise Problem(
             409, ErrorCode.CONFLICT, "Waiting or paused jobs call this target; cancel or move them first."

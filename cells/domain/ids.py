@@ -20,6 +20,8 @@ TENANT = "tnt"
 JOB = "job"
 TARGET = "tgt"
 WORKFLOW_RUN = "wr"
+SELECTION = "sel"
+OPERATION = "op"
 
 #: The replicated store of a cell. Others are local stores of one site.
 MAIN_STORE = 0

@@ -8,6 +8,8 @@ from datetime import datetime
 
 import msgspec
 
+from cells.domain import ids
+from cells.domain.ids import RunKey
 from cells.domain.outcome import fingerprint
 from cells.domain.run import POISON_DEATHS
 from cells.ports import Applied, Claim, Completion, Member
@@ -27,6 +29,7 @@ from cells.store.arrays import (
 )
 from cells.store.base import StoreBase
 from cells.store.database import Connection, Row, fetch_all, run
+from cells.store.events import fingerprint_of, tell_dead
 from cells.store.journal import RELEASED, Entry, seconds
 
 _encode = msgspec.json.Encoder().encode
@@ -93,6 +96,8 @@ class Completions(StoreBase):
                     gone[c.tenant_id, c.target_id] = None
             if gone:
                 await self._mark_gone(connection, list(gone), entry)
+            if dead:
+                tell_dead(entry, [c for c, _ in dead], [row[1] for _, row in dead])
             async with connection.pipeline():
                 if dead:
                     await run(connection, "complete_dead", _dead(dead))
@@ -108,6 +113,7 @@ class Completions(StoreBase):
             parameters = {"tenants": uuids([tenant]), "targets": texts([target])}
             for _, _, version in await fetch_all(connection, "complete_gone", parameters):
                 entry.intent(tenant, "target.gone", target, version - 1, version)
+                entry.event(tenant, "target.gone", target, None, version=version)
 
     async def release(self, claims: Sequence[Claim], *, host_id: int) -> Sequence[Member]:
         """See `ports.Store.release`."""
@@ -200,6 +206,9 @@ class Completions(StoreBase):
                 )
                 if state == "FAILED":
                     poisoned.append(row)
+                    run_id = ids.run_id(RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal))
+                    more = {"count": 1, "run_ids": [run_id], "reason": POISON, "target_id": row[11]}
+                    entry.event(tenant, "run.dead_lettered", run_id, None, **more)
                 elif timer_at is not None:
                     members.append(
                         Member(
@@ -273,17 +282,13 @@ def _dead(dead: Sequence[tuple[Completion, Row]]) -> dict[str, object]:
         "instants": instants([from_datetime(c.key.scheduled_for) for c, _ in dead]),
         "ordinals": int4s([c.key.ordinal for c, _ in dead]),
         "series": int4s([row[3] for _, row in dead]),
-        "fingerprints": texts([_fingerprint(c) for c, _ in dead]),
+        "fingerprints": texts([fingerprint_of(c) for c, _ in dead]),
         "reasons": texts([row[1] for _, row in dead]),
         "targets": texts([c.target_id for c, _ in dead]),
         "statuses": int2s([c.attempt.status for c, _ in dead]),
         "errors": texts([c.attempt.error for c, _ in dead]),
         "attempts": int4s([row[2] for _, row in dead]),
     }
-
-
-def _fingerprint(c: Completion) -> str:
-    return c.fingerprint or fingerprint(c.target_id or "", c.attempt.status, c.attempt.error)
 
 
 def _poisoned(rows: Sequence[Row]) -> dict[str, object]:

@@ -33,7 +33,9 @@ from cells.store.arrays import blobs, from_datetime_or_none, instants, int2s, in
 from cells.store.base import StoreBase
 from cells.store.database import Connection, Database, fetch_all, run
 from cells.store.definitions import encode_definition
+from cells.store.events import tell_created
 from cells.store.journal import Entry
+from cells.store.limits_told import LimitsTold
 
 _ATTEMPTS = 5
 _CREATED = 201
@@ -57,6 +59,7 @@ class Creation(StoreBase):
     def __init__(self, database: Database, *, cell_name: str) -> None:
         super().__init__(database, cell_name=cell_name)
         self._pending = PendingTimers()
+        self._limits = LimitsTold()
 
     async def create_jobs(
         self, fences: Sequence[Fence], jobs: Sequence[NewJob], *, host_id: int
@@ -86,19 +89,23 @@ class Creation(StoreBase):
         outcomes: list[Outcome | None] = [None] * len(items)
         async with self._database.transaction() as connection:
             twins = await self._judge(connection, items, outcomes)
+            entry = Entry()
+            self._limits.tell(entry, items, outcomes)
             accepted = [i for i, outcome in enumerate(outcomes) if outcome is None and i not in twins]
             if accepted:
                 # One order of keys for all writers: they may wait for each other, never in a circle.
                 accepted.sort(key=lambda i: (items[i][0].tenant_id.int, items[i][1].job_id.int))
                 chosen = [items[i] for i in accepted]
-                entry = Entry()
                 for fence, job in chosen:
                     entry.intent(fence.tenant_id, "job.create", job.job_id.hex, 0, 1)
+                tell_created(entry, chosen)
                 async with connection.pipeline():
                     await _insert(connection, chosen)
                     await self._journal.append(connection, host_id, entry)
                     await connection.commit()
                 self._count_timers(chosen)
+            elif entry.events:
+                await self._journal.append(connection, host_id, entry)
         return [_outcome(i, items, outcomes, twins) for i in range(len(items))]
 
     def _count_timers(self, chosen: Sequence[Item]) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from psycopg import errors
 
+from cells.domain import ids as ids_
 from cells.domain.claiming import Skip
 from cells.domain.epochs import next_epoch
 from cells.domain.job import JobState, ScheduleType
@@ -31,6 +32,12 @@ _VERBS = {
     JobState.ACTIVE: "resume",
     JobState.DONE: "resume_done",
     JobState.CANCELLED: "cancel",
+}
+_TOLD = {
+    JobState.PAUSED: "job.paused",
+    JobState.ACTIVE: "job.resumed",
+    JobState.DONE: "job.completed",
+    JobState.CANCELLED: "job.cancelled",
 }
 _EDITS = {
     JobState.ACTIVE: "edit",
@@ -85,6 +92,9 @@ class JobChanges(StoreBase):
                     await _record(connection, entry, fence, before, passed)
                 await _write_version(connection, fence, job, version + 1, created_at)
                 entry.intent(tenant, "job.edit", job.job_id.hex, version, version + 1)
+                told = "job.revived" if revive else "job.edited"
+                subject = ids_.encode(ids_.JOB, job.job_id)
+                entry.event(tenant, told, subject, job.actor, version=version + 1, name=job.definition.name)
                 await self._journal.append(connection, host_id, entry)
                 return await reread_job(connection, tenant, job.job_id)
         except errors.UniqueViolation as e:
@@ -103,7 +113,7 @@ class JobChanges(StoreBase):
         host_id: int,
         now: datetime | None = None,
     ) -> JobRow:
-        """See `ports.Store.set_job_state`. `actor` is kept by the control plane's audit log."""
+        """See `ports.Store.set_job_state`."""
         async with self._database.transaction() as connection:
             config = await fenced(connection, fence)
             entry = Entry()
@@ -119,9 +129,12 @@ class JobChanges(StoreBase):
                 due_at=due_at,
                 now=now,
             )
+            after = await reread_job(connection, fence.tenant_id, job_id)
             if changed:
+                subject = ids_.encode(ids_.JOB, job_id)
+                entry.event(fence.tenant_id, _TOLD[state], subject, actor, name=after.definition.name)
                 await self._journal.append(connection, host_id, entry)
-            return await reread_job(connection, fence.tenant_id, job_id)
+            return after
 
 
 async def change_state(

@@ -12,6 +12,7 @@ import msgspec
 from cells.contract import Metric
 from cells.domain.run import TERMINAL
 from cells.ports import JournalBody
+from cells.store.arrays import blobs, texts, uuids
 from cells.store.database import Connection, run
 
 _TERMINAL = frozenset(state.value for state in TERMINAL) - {"SKIPPED"}
@@ -24,13 +25,14 @@ _encode = msgspec.json.Encoder().encode
 class Entry:
     """One journal row in the making."""
 
-    __slots__ = ("_counts", "claimed", "finished", "intents")
+    __slots__ = ("_counts", "claimed", "events", "finished", "intents")
 
     def __init__(self) -> None:
         self._counts: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         self.claimed: list[tuple[str, str, int, int, int]] = []
         self.finished: list[tuple[str, str, int, int, int, str, int]] = []
         self.intents: list[tuple[str, str, str, int, int]] = []
+        self.events: list[tuple[uuid.UUID, str, str, str | None, bytes]] = []
 
     def count(self, tenant: str, metric: Metric, region_policy: str, quantity: int) -> None:
         """Meter something, in the transaction that makes it true."""
@@ -69,6 +71,10 @@ class Entry:
         """Somebody's decision: what it was based on and what it made."""
         self.intents.append((tenant.hex, verb, name, base, made))
 
+    def event(self, tenant: uuid.UUID, type_: str, subject: str, actor: str | None, **data: object) -> None:
+        """Something the tenant's people should hear of. `subject` is an id as they see it."""
+        self.events.append((tenant, type_, subject, actor, _encode(data)))
+
     def body(self) -> bytes:
         """The row's body."""
         return _encode(
@@ -88,7 +94,20 @@ class Journal:
         self._sequence = itertools.count(1)
 
     async def append(self, connection: Connection, host_id: int, entry: Entry) -> None:
-        """Append `entry`; the transaction fails where the host's or cell's lease has ended."""
+        """Append `entry` and its events; the transaction fails where the host's or cell's lease has
+        ended."""
+        if entry.events:
+            await run(
+                connection,
+                "events_append",
+                {
+                    "tenants": uuids([tenant for tenant, *_ in entry.events]),
+                    "types": texts([type_ for _, type_, *_ in entry.events]),
+                    "subjects": texts([subject for _, _, subject, *_ in entry.events]),
+                    "actors": texts([actor for _, _, _, actor, _ in entry.events]),
+                    "data": blobs([data for *_, data in entry.events]),
+                },
+            )
         await run(
             connection,
             "journal_append",

@@ -34,7 +34,7 @@ from cells.store.database import Connection, Row, fetch_one, fetch_row
 from cells.store.job_changes import change_state
 from cells.store.jobs import read_job
 from cells.store.journal import Entry, seconds
-from cells.store.selections import TARGETS, operation_row
+from cells.store.selections import TARGETS, operation_row, tell_operation
 
 _CHUNK = 1000
 #: Jobs changed in one transaction: a few milliseconds of locks.
@@ -78,10 +78,11 @@ class Operations(StoreBase):
                 {"tenant": tenant, "operation": operation_id, **work.counts()},
             )
             work.entry.intent(tenant, "operation.step", operation_id.hex, position, position + len(slice_))
+            found = operation_row(tenant, after)
+            if found.state == "DONE":
+                tell_operation(work.entry, "operation.ended", found, found.created_by)
             await self._journal.append(connection, host_id, work.entry)
-            return OperationStep(
-                operation=operation_row(tenant, after), removed=work.removed, added=work.added
-            )
+            return OperationStep(operation=found, removed=work.removed, added=work.added)
 
 
 async def _slice(

@@ -10,6 +10,7 @@ from cells.store.complete import Completions
 from cells.store.create import Creation
 from cells.store.database import Database, fetch_one, run
 from cells.store.due import DueWork
+from cells.store.events import Events
 from cells.store.herd import Herds
 from cells.store.hosts import Hosts
 from cells.store.job_changes import JobChanges
@@ -42,6 +43,7 @@ class PostgresStore(
     Operations,
     Stats,
     Herds,
+    Events,
     Meters,
     Status,
     Upkeep,

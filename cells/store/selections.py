@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from cells.domain import ids
 from cells.domain.job import JobState
 from cells.domain.transitions import JOB_TRANSITIONS
 from cells.ports import (
@@ -24,6 +25,7 @@ from cells.store.arrays import texts, uuids
 from cells.store.base import StoreBase
 from cells.store.database import Row, fetch_all, fetch_one, fetch_row, run
 from cells.store.jobs import facet_terms, job_row
+from cells.store.journal import Entry
 
 #: Jobs in one selection at most.
 SELECTION_LIMIT = 1_000_000
@@ -101,15 +103,18 @@ class Selections(StoreBase):
     ) -> tuple[OperationRow, bool]:
         """See `ports.Store.start_operation`."""
         tenant = fence.tenant_id
-        ids: dict[str, object] = {"tenant": tenant, "selection": selection_id}
+        key: dict[str, object] = {"tenant": tenant, "selection": selection_id}
         async with self._write(fence, host_id) as (connection, entry):
-            parameters = {**ids, "operation": operation_id, "rate": max_per_second, "actor": actor}
+            parameters = {**key, "operation": operation_id, "rate": max_per_second, "actor": actor}
             started = (await run(connection, "operation_start", parameters)).rowcount == 1
-            row = await fetch_one(connection, "operation_of", ids)
+            row = await fetch_one(connection, "operation_of", key)
             if row is None:
                 raise Terminal("no such selection")
             entry.intent(tenant, "operation.start", operation_id.hex, 0, int(started))
-            return operation_row(tenant, row), started
+            found = operation_row(tenant, row)
+            if started:
+                tell_operation(entry, "operation.started", found, actor)
+            return found, started
 
     async def get_operation(self, tenant_id: uuid.UUID, operation_id: uuid.UUID) -> OperationRow | None:
         """One operation, or None."""
@@ -138,17 +143,26 @@ class Selections(StoreBase):
     ) -> OperationRow:
         """See `ports.Store.stop_operation`."""
         tenant = fence.tenant_id
-        ids: dict[str, object] = {"tenant": tenant, "operation": operation_id}
+        key: dict[str, object] = {"tenant": tenant, "operation": operation_id}
         async with self._write(fence, host_id) as (connection, entry):
-            stopped = (await run(connection, "operation_stop", {**ids, "actor": actor})).rowcount == 1
-            row = await fetch_one(connection, "operation_get", ids)
+            stopped = (await run(connection, "operation_stop", {**key, "actor": actor})).rowcount == 1
+            row = await fetch_one(connection, "operation_get", key)
             if row is None:
                 raise Terminal("no such operation")
             found = operation_row(tenant, row)
             if not stopped and found.state != "STOPPED":
                 raise Conflict(f"the operation is {found.state}")
             entry.intent(tenant, "operation.stop", operation_id.hex, 0, int(stopped))
+            if stopped:
+                tell_operation(entry, "operation.stopped", found, actor)
             return found
+
+
+def tell_operation(entry: Entry, type_: str, row: OperationRow, actor: str) -> None:
+    """A bulk operation began or ended; its jobs tell nothing of their own."""
+    subject = ids.encode(ids.OPERATION, row.operation_id)
+    counts = {"done": row.done, "unchanged": row.unchanged, "failed": row.failed}
+    entry.event(row.tenant_id, type_, subject, actor, action=row.action.value, total=row.total, **counts)
 
 
 def selection_row(row: Row) -> SelectionRow:

@@ -34,6 +34,8 @@ class Targets(StoreBase):
                 for secret in secrets:
                     await run(connection, "secret_put", _secret_columns(fence, target.target_id, secret))
                 entry.intent(fence.tenant_id, "target.create", target.target_id, 0, 1)
+                told = {"state": target.state, "base_url": target.base_url}
+                entry.event(fence.tenant_id, "target.created", target.target_id, target.created_by, **told)
                 return _target(row)
         except errors.UniqueViolation as e:
             raise Conflict(f"target {target.target_id} exists already") from e
@@ -53,43 +55,57 @@ class Targets(StoreBase):
             return [_target(row) for row in await fetch_all(connection, "target_list", parameters)]
 
     async def update_target(
-        self, fence: Fence, target: TargetRow, *, base_version: int, host_id: int
+        self, fence: Fence, target: TargetRow, *, base_version: int, host_id: int, actor: str | None = None
     ) -> TargetRow:
         """See `ports.Store.update_target`. `Terminal` if there is no such target."""
         async with self._write(fence, host_id) as (connection, entry):
+            version, before = await _locked(connection, fence, target.target_id)
             columns = {**_columns(fence, target), "base": base_version}
             row = await fetch_one(connection, "target_update", columns)
             if row is None:
-                version = await _locked_version(connection, fence, target.target_id)
                 raise Conflict("the target has changed since it was read", version=version)
             entry.intent(fence.tenant_id, "target.update", target.target_id, base_version, base_version + 1)
+            told = "target.edited" if target.state == before else f"target.{target.state.lower()}"
+            entry.event(fence.tenant_id, told, target.target_id, actor, version=base_version + 1)
             return _target(row)
 
-    async def delete_target(self, fence: Fence, target_id: str, *, host_id: int) -> None:
+    async def delete_target(
+        self, fence: Fence, target_id: str, *, host_id: int, actor: str | None = None
+    ) -> None:
         """See `ports.Store.delete_target`. `Terminal` if there is no such target."""
         ids = {"tenant": fence.tenant_id, "target": target_id}
         async with self._write(fence, host_id) as (connection, entry):
-            version = await _locked_version(connection, fence, target_id)
+            version, _ = await _locked(connection, fence, target_id)
             used = await fetch_one(connection, "target_users", ids)
             if used is not None and used[0]:
                 raise Conflict("jobs still name this target", version=version)
             await run(connection, "target_delete", ids)
             entry.intent(fence.tenant_id, "target.delete", target_id, version, 0)
+            entry.event(fence.tenant_id, "target.deleted", target_id, actor)
 
     async def rotate_secret(
-        self, fence: Fence, target_id: str, secret: SealedSecret, *, overlap_seconds: int, host_id: int
+        self,
+        fence: Fence,
+        target_id: str,
+        secret: SealedSecret,
+        *,
+        overlap_seconds: int,
+        host_id: int,
+        actor: str | None = None,
     ) -> TargetRow:
         """See `ports.Store.rotate_secret`. The generation's number is given here; that of
         `secret` is ignored."""
         ids = {"tenant": fence.tenant_id, "target": target_id, "purpose": secret.purpose}
         async with self._write(fence, host_id) as (connection, entry):
-            version = await _locked_version(connection, fence, target_id)
+            version, _ = await _locked(connection, fence, target_id)
             (generation,) = await fetch_row(connection, "secret_next", ids)
             await run(connection, "secret_expire", {**ids, "overlap": overlap_seconds})
             columns = _secret_columns(fence, target_id, secret)
             await run(connection, "secret_put", {**columns, "generation": generation})
             row = await fetch_row(connection, "target_touch", ids)
             entry.intent(fence.tenant_id, "target.rotate", target_id, version, version + 1)
+            told = {"purpose": secret.purpose, "overlap_seconds": overlap_seconds}
+            entry.event(fence.tenant_id, "target.secret_rotated", target_id, actor, **told)
             return _target(row)
 
     async def target_secrets(self, tenant_id: uuid.UUID, target_id: str) -> Sequence[SealedSecret]:
@@ -120,12 +136,12 @@ class Targets(StoreBase):
             return None if row is None else _target(row)
 
 
-async def _locked_version(connection: Connection, fence: Fence, target_id: str) -> int:
+async def _locked(connection: Connection, fence: Fence, target_id: str) -> tuple[int, str]:
+    """Version and state of a target that is about to be changed."""
     row = await fetch_one(connection, "target_lock", {"tenant": fence.tenant_id, "target": target_id})
     if row is None:
         raise Terminal("no such target")
-    version: int = row[0]
-    return version
+    return row[0], row[1]
 
 
 def _columns(fence: Fence, target: TargetRow) -> dict[str, object]:

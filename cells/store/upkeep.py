@@ -15,6 +15,7 @@ KEPT = {
     "stats": timedelta(days=90),
     "secrets": timedelta(days=1),
     "hosts": timedelta(days=30),
+    "events": timedelta(days=30),
     "selections": timedelta(days=30),  # applied ones; the others until they expire
 }
 JOURNAL_KEPT = timedelta(days=30)

@@ -2,7 +2,15 @@
 and a test holds them against these."""
 
 from cells.api.shapes.base import Fault, Problem, Shape
-from cells.api.shapes.bulk import FailedItem, Operation, OperationPage, SampledJob, Selection
+from cells.api.shapes.bulk import (
+    Event,
+    EventPage,
+    FailedItem,
+    Operation,
+    OperationPage,
+    SampledJob,
+    Selection,
+)
 from cells.api.shapes.jobs import (
     BatchResult,
     BatchResults,
@@ -48,6 +56,8 @@ __all__ = [
     "DeadLetterGroup",
     "Dlq",
     "Dst",
+    "Event",
+    "EventPage",
     "FailedItem",
     "Fault",
     "Herd",

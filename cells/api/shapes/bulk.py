@@ -68,3 +68,28 @@ class OperationPage(Shape):
 
     items: list[Operation]
     next_cursor: str | None
+
+
+# --- events ------------------------------------------------------------------------------
+class Event(Shape):
+    """Something people should hear of."""
+
+    event_id: str
+    type: str = Field(
+        description="job.created, job.edited, job.revived, job.paused, job.resumed, job.completed, "
+        "job.cancelled, run.dead_lettered, target.created, target.edited, target.approved, target.pending, "
+        "target.disabled, target.gone, target.deleted, target.secret_rotated, target.tested, "
+        "operation.started, operation.stopped, operation.ended, quota.reached; others may follow."
+    )
+    at: datetime
+    subject: str = Field(description="The id of what it is about; of the first one where they are many.")
+    actor: str | None = Field(description="Whose decision it was: `key:…`, `user:…`; null: nobody's.")
+    data: dict[str, JsonValue]
+
+
+class EventPage(Shape):
+    """Events, oldest first."""
+
+    items: list[Event]
+    next_cursor: str = Field(description="Where to go on, also if there is nothing yet.")
+    more: bool = Field(description="Whether asking again at once is likely to find more.")

@@ -35,7 +35,7 @@ RETURNING tenant_id, target_id, state, version, base_url, owner_team, descriptio
 
 -- name: target_lock
 -- A target (tenant_id, target) for whoever is about to change it.
-SELECT version FROM targets WHERE tenant_id = %(tenant)s AND target_id = %(target)s FOR UPDATE;
+SELECT version, state FROM targets WHERE tenant_id = %(tenant)s AND target_id = %(target)s FOR UPDATE;
 
 -- name: target_users
 -- Whether a job that may still run names a target (tenant_id, target).

@@ -52,6 +52,12 @@ ended AS (
 )
 DELETE FROM selections s USING old WHERE s.tenant_id = old.tenant_id AND s.selection_id = old.selection_id;
 
+-- name: purge_events
+-- Old events (any tenant_id).
+DELETE FROM events WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM events WHERE at < now() - %(kept)s::interval
+    ORDER BY at LIMIT %(page)s FOR UPDATE SKIP LOCKED));
+
 -- name: purge_patience
 -- Dropping a day waits for everybody who reads or writes the journal, and they would wait behind it.
 SET LOCAL lock_timeout = '200ms';

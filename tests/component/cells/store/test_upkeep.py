@@ -41,6 +41,9 @@ _INSERTS = {
         " max_per_second, created_by, finished_at)"
         " SELECT tenant, id, id, 'pause', 'DONE', 0, 1, 'user:1', at FROM v"
     ),
+    "events": (
+        "INSERT INTO events (tenant_id, type, subject, data, at) VALUES (%s, 'job.created', %s, '{}', %s)"
+    ),
 }
 _COUNTS = {
     "idempotency_keys": "SELECT count(*) FROM idempotency_keys",
@@ -49,6 +52,7 @@ _COUNTS = {
     "secrets": "SELECT count(*) FROM target_secrets",
     "hosts": "SELECT count(*) FROM hosts",
     "selections": "SELECT count(*) FROM selections",
+    "events": "SELECT count(*) FROM events",
 }
 
 

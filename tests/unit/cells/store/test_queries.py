@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from cells.store.queries import QUERIES, parse
+from cells.store.upkeep import KEPT
 
 FOLDER = Path(__file__).resolve().parents[4] / "cells" / "store"
-#: Statements about the cell as a whole: its schema, hosts, shards, cursors and minutes.
-CELL_WIDE = re.compile(r"^(migrations|cell|partitions|host|hosts|shards|journal|fold|seal|status)_")
+#: Statements about the cell as a whole: its schema, hosts, shards, cursors, minutes and what ends.
+CELL_WIDE = re.compile(r"^(migrations|cell|partitions|host|hosts|shards|journal|fold|seal|status|purge)_")
 
 
 def test_every_statement_is_used_and_every_use_exists() -> None:
     code = "\n".join(path.read_text() for path in FOLDER.glob("*.py"))
-    used = set(re.findall(r'"([a-z]+(?:_[a-z]+)+)"', code))
+    used = set(re.findall(r'"([a-z]+(?:_[a-z]+)+)"', code)) | {f"purge_{what}" for what in KEPT}
     assert [name for name in QUERIES if name not in used] == []
 
 
