@@ -6,10 +6,13 @@ import uuid
 from typing import Any
 from urllib.parse import quote
 
+from django.contrib import messages
 from django.http import HttpResponse
+from django.shortcuts import redirect
 
 from cells.contract import Scope
-from controlplane.console.cells_client import CellAway, Fault, Refused
+from controlplane.console.cells_client import CellAway, Fault, Refused, path
+from controlplane.console.job_changes import merge_patch
 from controlplane.console.lists import PAGE, asked, at_most_shown, next_page, sentences
 from controlplane.console.target_pages import secret_page
 from controlplane.console.visit import Visit, tenant_page
@@ -19,6 +22,8 @@ _STATES = ("PENDING", "APPROVED", "DISABLED", "GONE")
 #: Jobs of each listed target are counted up to here.
 _COUNTED = 100
 _NUMBERS = ("max_concurrency", "latency_slo_ms")
+_EDITED = ("base_url", "owner_team", "description", *_NUMBERS)
+_OVERTAKEN = "Somebody saved another version while you were editing. Saving now puts yours in its place."
 _CREDENTIALS = {"BEARER": ("token",), "BASIC": ("username", "password")}
 _KINDS = (
     ("HMAC_SHA256", "Signature"),
@@ -73,12 +78,50 @@ def target_new(visit: Visit) -> HttpResponse:
     return secret_page(visit, answer.document, "is registered")
 
 
+@tenant_page(Scope.JOBS_WRITE, "GET", "POST")
+def target_edit(visit: Visit, target_id: str) -> HttpResponse:
+    """GET shows what can be changed; POST changes it, over the version that was seen."""
+    target = visit.cell.get(path("targets", target_id))
+    saved = {name: str(target[name]) for name in _EDITED if target[name] is not None}
+    if visit.request.method == "GET":
+        return _form(visit, saved, str(target["version"]), [], target=target)
+    typed = {name: visit.request.POST.get(name, "").strip() for name in _EDITED}
+    seen = visit.request.POST.get("version", "")
+    changed = merge_patch(_fields(saved), _fields(typed))
+    if not changed:
+        messages.info(visit.request, "Nothing was changed.")
+        return redirect(visit.url("target", target_id))
+    try:
+        version = int(seen) if seen.isdecimal() else 0
+        after = visit.cell.patch(path("targets", target_id), changed, version=version).document
+    except Refused as refused:
+        if refused.status in (403, 404):
+            raise
+        if refused.status == 412:
+            now = Fault(place="", detail=_OVERTAKEN)
+            return _form(visit, typed, str(target["version"]), [now], 409, target=target)
+        faults = refused.faults or [Fault(place="", detail=refused.detail)]
+        return _form(visit, typed, seen, faults, 422, target=target)
+    except CellAway as away:
+        return _form(
+            visit, typed, seen, [Fault(place="", detail=f"{away} Nothing was changed.")], 503, target=target
+        )
+    again = " It needs a new approval: its address is another one." if after["state"] == "PENDING" else ""
+    messages.success(visit.request, f"Saved as version {after['version']}.{again}")
+    return redirect(visit.url("target", target_id))
+
+
+def _fields(values: dict[str, str]) -> dict[str, Any]:
+    return {
+        name: int(text) if name in _NUMBERS and text.isdecimal() else text
+        for name, text in values.items()
+        if text
+    }
+
+
 def _body(values: dict[str, str]) -> dict[str, Any]:
     body: dict[str, Any] = {name: values[name] for name in _TEXTS if values.get(name)}
-    for name in _NUMBERS:
-        text = values.get(name, "")
-        if text:
-            body[name] = int(text) if text.isdecimal() else text
+    body |= _fields({name: values.get(name, "") for name in _NUMBERS})
     kind = values.get("auth_type", "HMAC_SHA256")
     body["auth"] = {"type": kind} | {
         name: values.get(name, "") for name in _CREDENTIALS.get(kind, ()) if values.get(name)
@@ -88,7 +131,7 @@ def _body(values: dict[str, str]) -> dict[str, Any]:
 
 
 def _form(
-    visit: Visit, values: dict[str, str], token: str, faults: list[Fault], status: int = 200
+    visit: Visit, values: dict[str, str], token: str, faults: list[Fault], status: int = 200, **more: Any
 ) -> HttpResponse:
     placed: dict[str, list[str]] = {}
     general: list[str] = []
@@ -102,4 +145,6 @@ def _form(
     # A credential is never sent back to a browser.
     shown = {name: text for name, text in values.items() if name not in ("token", "password")}
     form = {"values": shown, "token": token, "faults": placed, "general": general}
-    return visit.page("console/targets/new.html", status=status, section="targets", form=form, kinds=_KINDS)
+    return visit.page(
+        "console/targets/new.html", status=status, section="targets", form=form, kinds=_KINDS, **more
+    )

@@ -62,6 +62,7 @@ urlpatterns = [
     path(_T + "targets/new", targets.target_new, name="target-new"),
     path(_T + "targets/<str:target_id>/", target_pages.target_detail, name="target"),
     path(_T + "targets/<str:target_id>/live", target_pages.target_live, name="target-live"),
+    path(_T + "targets/<str:target_id>/edit", targets.target_edit, name="target-edit"),
     path(_T + "targets/<str:target_id>/<slug:verb>", target_pages.target_action, name="target-action"),
     *settings_patterns,
 ]

@@ -57,6 +57,7 @@ PAGES: dict[str, tuple[Role, str]] = {
     "console:targets": ("owner", _T + "targets/"),
     "console:target-new": ("owner", _T + "targets/new"),
     "console:target": ("owner", _T + "targets/{target_id}/"),
+    "console:target-edit": ("owner", _T + "targets/{target_id}/edit"),
     "console:target-action": ("owner", _T + "targets/{target_id}/rotate"),
     "console:usage": ("owner", _T + "usage"),
     # its settings and help

@@ -49,6 +49,7 @@ WRITE = (
     "/selections/sel_1/",
     "/targets/new",
     "/targets/tgt_echo/disable",
+    "/targets/tgt_echo/edit",
 )
 
 

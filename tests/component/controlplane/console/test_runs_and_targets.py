@@ -97,6 +97,25 @@ def test_disabling_says_whom_it_touches(cell: Cell, owner: Signed) -> None:
     assert call.body == {"disabled": True}
 
 
+def test_a_target_is_edited_over_the_version_that_was_seen(cell: Cell, owner: Signed) -> None:
+    url = f"{owner.base}/targets/tgt_echo/edit"
+    page = owner.browser.get(url).content.decode()
+    assert 'name="version" value="1"' in page
+    assert "auth_type" not in page
+    cell.answers["PATCH /v1/targets/tgt_echo"] = (200, {**TARGET, "version": 2})
+    form = {"base_url": TARGET["base_url"], "max_concurrency": "5", "latency_slo_ms": "2000", "version": "1"}
+    assert owner.browser.post(url, form).status_code == 302
+    (call,) = cell.asked("PATCH", "/v1/targets/tgt_echo")
+    assert (call.body, call.headers["If-Match"]) == ({"max_concurrency": 5}, '"1"')
+    cell.answers["PATCH /v1/targets/tgt_echo"] = (412, {"detail": "x"})
+    again = owner.browser.post(url, form)
+    assert (again.status_code, b"Somebody saved another version" in again.content) == (409, True)
+    assert b'value="5"' in again.content
+    fault = {"pointer": "/max_concurrency", "detail": "is above 10000"}
+    cell.answers["PATCH /v1/targets/tgt_echo"] = (422, {"detail": "1 fault", "errors": [fault]})
+    assert b"is above 10000" in owner.browser.post(url, form).content
+
+
 @pytest.mark.parametrize("verb", ["approve", "rotate"])
 def test_only_who_may_approves(cell: Cell, verb: str) -> None:
     developer = sign_in("developer")
