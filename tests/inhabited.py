@@ -48,7 +48,8 @@ def new_tenant(stack: Stack, name: str, *, cell: str) -> Tenant:
 
 
 def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
-    """Give a tenant a job, runs, a dead letter, a target, a member, a key: `things` names them."""
+    """Give a tenant a job, runs, a dead letter, a target, a member, a key, a bulk change and a choice
+    of jobs for another one: `things` names them."""
     api, mark = tenant.api, secrets.token_hex(4)
     target = api.register_target(stack.echo_url)["target_id"]
     job = api.create_job(
@@ -61,6 +62,9 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
             "payload": {"secret": f"payload-{mark}"},
         }
     )
+    chosen = {"action": "pause", "filter": {"job_ids": [job["job_id"]]}}
+    selection = api.call("POST", "/v1/selections", chosen)
+    operation = _paused_in_bulk(api, target)
     run_id = _ran(api, target, "/once", "SUCCEEDED")
     _ran(api, target, "/status/418", "FAILED")
     key = api.call("POST", "/v1/api-keys", {"name": "spare", "scopes": ["jobs:read"]})
@@ -78,8 +82,26 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         target_id=target,
         key_id=key["key_id"],
         member_id=member["member_id"],
+        selection_id=selection["selection_id"],
+        selection_hash=selection["hash"],
+        operation_id=operation,
     )
     return tenant
+
+
+def _paused_in_bulk(api: Api, target: str) -> str:
+    """The id of a bulk change that has ended."""
+    job = api.create_job(
+        {"schedule": {"type": "RATE", "every_seconds": 86_400}, "target": {"target_id": target}}
+    )
+    selection = api.call(
+        "POST", "/v1/selections", {"action": "pause", "filter": {"job_ids": [job["job_id"]]}}
+    )
+    operation = api.call(
+        "POST", f"/v1/selections/{selection['selection_id']}:apply", {"hash": selection["hash"]}
+    )["operation_id"]
+    eventually_sync(lambda: api.get(f"/v1/operations/{operation}")["state"] == "DONE", timeout=30)
+    return str(operation)
 
 
 def _ran(api: Api, target: str, path: str, state: str) -> str:

@@ -219,6 +219,8 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "edit_job": {"name": "changed"},
         "trigger_job": {},
         "preview_schedule": {"schedule": job["schedule"]},
+        "create_selection": {"action": "cancel", "filter": {"job_ids": [things["job_id"]]}},
+        "apply_selection": {"hash": things["selection_hash"]},
         "create_target": {"target_id": things["target_id"], "base_url": "https://intruder.example"},
         "edit_target": {"description": "changed"},
         "rotate_secret": {},
