@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 NOT_SHOWN = {"MeterRecord", "DirtyDay"}
 OURS = [
     model
-    for label in ("tenants", "topology", "events", "api", "billing")
+    for label in ("tenants", "topology", "events", "api", "operators", "billing")
     for model in apps.get_app_config(label).get_models()
     if model.__name__ not in NOT_SHOWN
 ]
