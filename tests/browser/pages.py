@@ -33,7 +33,7 @@ PAGES: dict[str, tuple[Role, str]] = {
     "account_email": ("owner", "/accounts/email/"),
     "usersessions_list": ("owner", "/accounts/sessions/"),
     "mfa_index": ("owner", "/accounts/2fa/"),
-    "mfa_activate_totp": ("owner", "/accounts/2fa/totp/activate"),
+    "mfa_activate_totp": ("owner", "/accounts/2fa/totp/activate/"),
     "account_logout": ("owner", "/accounts/logout/"),
     "console:preferences": ("owner", "/account/"),
     "console:invitation": ("nobody", "/invitations/none"),
@@ -80,6 +80,8 @@ PAGES: dict[str, tuple[Role, str]] = {
     "operators:system": ("operator", _OPERATORS + "system/"),
     "operators:mail": ("operator", _OPERATORS + "mail/"),
 }
+#: Pages that say there is nothing.
+STATUSES = {"console:invitation": 404}
 #: Addresses without a page of their own: parts of pages, and what is only posted to.
 PARTS = frozenset(
     {
@@ -113,9 +115,12 @@ class Page:
 def known_pages() -> list[Page]:
     """All of `PAGES`."""
     return [
-        Page(name=name.rpartition(":")[2].replace("_", "-"), role=role, path=path)
-        if not name.startswith("operators:")
-        else Page(name=name.replace(":", "-"), role=role, path=path)
+        Page(
+            name=name.removeprefix("console:").replace(":", "-").replace("_", "-"),
+            role=role,
+            path=path,
+            status=STATUSES.get(name, 200),
+        )
         for name, (role, path) in PAGES.items()
     ]
 
