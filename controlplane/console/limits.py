@@ -77,7 +77,9 @@ def limits(visit: Visit) -> HttpResponse:
         "running_runs": (running, "now", visit.url("runs") + "?state=RUNNING"),
         "pending_timers": (timers, "when they were last counted", visit.url("jobs") + "?state=SCHEDULED"),
         "api_requests_per_second": (
-            None if requests is None else requests / 60, "over the last minute with requests", visit.url("usage"),
+            None if requests is None else requests / 60,
+            "over the last minute with requests",
+            visit.url("usage"),
         ),
     }  # fmt: skip
     shown = [

@@ -16,7 +16,8 @@ JOB = {
     "job_id": "job_1", "status": "SCHEDULED", "version": 3, "schedule": {"type": "NOW"},
     "target": {"target_id": "tgt_1"}, "next_run_at": "2026-09-28T12:00:00.250Z", "tags": ["a"],
     "recent_runs": [
-        {"run_id": "r", "scheduled_for": "2026-09-28T11:00:00Z", "attempt": 1, "state": "READY", "outcome": None}
+        {"run_id": "r", "scheduled_for": "2026-09-28T11:00:00Z", "attempt": 1,
+         "state": "READY", "outcome": None}
     ],
 }  # fmt: skip
 
