@@ -1,74 +1,105 @@
-"""Job creations/s, one a request, through the router and a cell."""
+"""Job creations/s through the router and a cell: one a request, and a thousand a request."""
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
-import shutil
-import subprocess
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.api import Api
+import httpx
+import msgspec
+
+from tests.bench.api_stack import TARGET, ApiStack, api_stack
 from tests.bench.frame import Bar, Bench
-from tests.stack import Stack
-from tests.waiting import eventually_sync
 
 SECONDS = 10
 CONNECTIONS = 32
 _SCRIPT = Path(__file__).with_name("creations.lua")
+#: In batches: jobs a request, requests, and how many at a time.
+BATCH = 1000
+BATCHES = 60
+AT_A_TIME = 4
 
 
-def once() -> Mapping[str, float]:
-    wrk = shutil.which("wrk")
-    if wrk is None:
-        raise SystemExit("this bench needs wrk (apt-get install wrk)")
-    with Stack(environment={"CLOCKHOUSE_DEMO_JOBS": "0"}) as stack:
-        info = stack.info
-        operator = Api(info["api_url"], info["operator_api_key"])
-        operator.call(
-            "PATCH",
-            f"/v1/admin/tenants/{info['tenant_id']}/quotas",
-            {"quotas": {"api_requests_per_second": 100_000, "pending_timers": 10_000_000}},
+def once_single() -> Mapping[str, float]:
+    with api_stack() as loaded:
+        found = loaded.wrk(
+            connections=CONNECTIONS,
+            seconds=SECONDS,
+            script=_SCRIPT,
+            arguments=[str(secrets.randbelow(10**9))],
         )
-        api = Api(info["api_url"], info["api_key"])
-        api.register_target("http://127.0.0.1:9", target_id="tgt_bench")
-        eventually_sync(
-            lambda: "q=100000" in api.http.get("/v1/jobs").headers["RateLimit-Policy"], timeout=20
-        )
-        command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "--latency", "-s", str(_SCRIPT)]
-        answer = subprocess.run(
-            [*command, info["api_url"], "--", str(secrets.randbelow(10**9))],
-            env={**os.environ, "BENCH_KEY": info["api_key"]},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        return _figures(answer)
+    return {
+        "creations_per_second": found["per_second"],
+        **{name: found[name] for name in ("refused", "p50_ms", "p99_ms") if name in found},
+    }
 
 
-def _figures(report: str) -> Mapping[str, float]:
-    """Figures of wrk's report."""
-    rate = re.search(r"Requests/sec:\s+([\d.]+)", report)
-    if rate is None:
-        raise ValueError(f"not a report of wrk: {report[:500]}")
-    refused = re.search(r"Non-2xx or 3xx responses: (\d+)", report)
-    found = {"creations_per_second": float(rate[1]), "refused": float(refused[1]) if refused else 0.0}
-    for quantile in ("50", "99"):
-        latency = re.search(rf"{quantile}%\s+([\d.]+)(us|ms|s)", report)
-        if latency:
-            found[f"p{quantile}_ms"] = float(latency[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[latency[2]]
-    return found
+def once_batch() -> Mapping[str, float]:
+    with api_stack() as loaded:
+        return batches(loaded, requests=BATCHES)
 
 
-BENCH = Bench(
-    name="creations",
-    title=f"job creations through router and cell, {CONNECTIONS} connections for {SECONDS} s",
-    topology="the whole stack, load by wrk, fsync on, all on one machine",
-    once=once,
-    bars=(
-        Bar(figure="creations_per_second", what="jobs created, one a request", bar=800, unit="/s"),
-        Bar(figure="refused", what="creations refused", bar=0, better="lower"),
+def batches(loaded: ApiStack, *, requests: int) -> Mapping[str, float]:
+    """Create that many batches; figures of jobs, not of requests."""
+    bodies = [_batch(number) for number in range(requests)]
+    headers = {"Authorization": f"Bearer {loaded.info['api_key']}", "Content-Type": "application/json"}
+    limits = httpx.Limits(max_connections=AT_A_TIME, max_keepalive_connections=AT_A_TIME)
+    with (
+        httpx.Client(base_url=loaded.info["api_url"], headers=headers, limits=limits, timeout=60) as client,
+        ThreadPoolExecutor(AT_A_TIME) as pool,
+    ):
+        began = time.monotonic()
+        answers = list(pool.map(lambda body: client.post("/v1/jobs:batch", content=body), bodies))
+        seconds = time.monotonic() - began
+    created = sum(_created(answer) for answer in answers)
+    return {"creations_per_second": created / seconds, "refused": float(requests * BATCH - created)}
+
+
+def _created(answer: httpx.Response) -> int:
+    return int(answer.json()["created"]) if answer.status_code < 300 else 0
+
+
+def _batch(number: int) -> bytes:
+    """Jobs of the far future, spread over a year."""
+    first = datetime(2080 + number % 19, 1, 1, tzinfo=UTC)
+    jobs = [
+        {
+            "schedule": {
+                "type": "ONCE",
+                "run_at": (first + timedelta(hours=8 * item, seconds=item)).isoformat(),
+            },
+            "target": {"target_id": TARGET},
+            "payload": {"user_id": number * BATCH + item, "kind": "reminder"},
+        }
+        for item in range(BATCH)
+    ]
+    return msgspec.json.encode({"jobs": jobs})
+
+
+_TOPOLOGY = "the whole stack, fsync on, all on one machine; load by "
+BENCHES = (
+    Bench(
+        name="creations",
+        title=f"job creations through router and cell, {CONNECTIONS} connections for {SECONDS} s",
+        topology=_TOPOLOGY + "wrk",
+        once=once_single,
+        bars=(
+            Bar(figure="creations_per_second", what="jobs created, one a request", bar=800, unit="/s"),
+            Bar(figure="refused", what="creations refused", bar=0, better="lower"),
+        ),
+    ),
+    Bench(
+        name="batches",
+        title=f"{BATCHES} batches of {BATCH} jobs through router and cell, {AT_A_TIME} at a time",
+        topology=_TOPOLOGY + "Python, bodies made before",
+        once=once_batch,
+        bars=(
+            Bar(figure="creations_per_second", what="jobs created in batches", bar=15_000, unit="/s"),
+            Bar(figure="refused", what="jobs refused in batches", bar=0, better="lower"),
+        ),
     ),
 )
