@@ -12,6 +12,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     StringConstraints,
 )
 from pydantic_core import PydanticCustomError
@@ -53,7 +54,7 @@ def job_url(text: str) -> str:
 
 def _written_moment(value: object) -> object:
     # Left to itself the reader takes a number for seconds since 1970.
-    if isinstance(value, str) and not _DATE_FIRST.match(value):
+    if not isinstance(value, str) or not _DATE_FIRST.match(value):
         raise PydanticCustomError("moment", "must be an instant such as 2026-09-28T07:00:00Z")
     return value
 
@@ -81,7 +82,10 @@ TargetId: TypeAlias = Annotated[str, StringConstraints(pattern=TARGET_ID_PATTERN
 Credential: TypeAlias = Annotated[
     str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[\x21-\x7e]+$")
 ]
-Moment: TypeAlias = Annotated[AwareDatetime, BeforeValidator(_written_moment), AfterValidator(_moment)]
+# Not strict: what a validator has looked at is read as a Python value, and strict ones are no text.
+Moment: TypeAlias = Annotated[
+    AwareDatetime, Field(strict=False), BeforeValidator(_written_moment), AfterValidator(_moment)
+]
 PriorityName: TypeAlias = Literal["CRITICAL", "HIGH", "DEFAULT", "LOW"]
 
 
