@@ -211,7 +211,8 @@ def test_a_batch_has_a_result_for_each_job() -> None:
         answer(
             200,
             b'{"results": [{"status": 201, "job_id": "job_1", "due_at": null},'
-            b' {"status": 422, "problem": {"code": "INVALID", "detail": "d", "errors": [{"pointer": "/b", "detail": "unknown field"}]}}]}',
+            b' {"status": 422, "problem": {"code": "INVALID", "detail": "d",'
+            b' "errors": [{"pointer": "/b", "detail": "unknown field"}]}}]}',
         )
     )
     assert (good.ok, good.job_id, good.replayed) == (True, "job_1", False)
