@@ -27,6 +27,7 @@ from cells.execution.executor import Executor
 from cells.execution.host_agent import HostAgent
 from cells.execution.operations import Operations
 from cells.execution.reaper import Reaper
+from cells.execution.trial import Trial
 from cells.metering.meter import MeterService
 from cells.observability import logs
 from cells.observability.metrics import Metrics
@@ -72,6 +73,7 @@ class Process:
         self.stopping = asyncio.Event()
         self._booted = False
         self._unfit = False  # what this process was told cannot work, however long it waits
+        self.trial = Trial(self.secrets, self.clock, egress_allow=settings.egress_allow)
         self.api: FastAPI | None = None
         if "api" in settings.roles:
             self.api = create_app(
@@ -82,6 +84,7 @@ class Process:
                 clock=self.clock,
                 metrics=self.metrics,
                 host=self.host,
+                trial=self.trial,
             )
         readiness = Readiness(
             {
@@ -235,6 +238,7 @@ class Process:
         """What the API has committed and not told the queue yet."""
         if self.api is not None:
             await self.api.state.services.feed.flush()
+            await self.trial.close()
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from cells.bulk import BulkAction, BulkStore, OperationRow, OperationStep, SelectionRow
 from cells.contract import MeterRecord
-from cells.domain.herd import Alike
 from cells.domain.ids import RunKey
-from cells.domain.job import JobState, Priority
+from cells.domain.job import JobState
 from cells.domain.run import RunState
 from cells.happenings import EventRow, EventStore
+from cells.insight import InsightStore
 from cells.records import (
     LAG_BOUNDS_MS,
     AllowanceExceeded,
@@ -74,6 +75,7 @@ __all__ = [
     "Fence",
     "HostLease",
     "HostStatus",
+    "InsightStore",
     "JobFilter",
     "JobRow",
     "JournalBody",
@@ -93,13 +95,15 @@ __all__ = [
     "SelectionRow",
     "Store",
     "TargetRow",
+    "TargetTrial",
     "TenantConfig",
     "TenantPlacement",
     "Terminal",
+    "TrialOutcome",
 ]
 
 
-class Store(BulkStore, EventStore, Protocol):
+class Store(BulkStore, EventStore, InsightStore, Protocol):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
 
     # tenants and the cell's own ownership
@@ -242,17 +246,6 @@ class Store(BulkStore, EventStore, Protocol):
         there is none, `Conflict` if it has ended."""
         ...
 
-    async def list_dlq(
-        self,
-        tenant_id: uuid.UUID,
-        *,
-        target_id: str | None,
-        fingerprint: str | None,
-        after: tuple[datetime, RunKey] | None,
-        limit: int,
-    ) -> Sequence[dict[str, object]]: ...
-    async def dlq_groups(self, tenant_id: uuid.UUID, *, limit: int) -> Sequence[dict[str, object]]: ...
-
     # targets
     async def create_target(
         self, fence: Fence, target: TargetRow, secrets: Sequence[SealedSecret], *, host_id: int
@@ -313,23 +306,6 @@ class Store(BulkStore, EventStore, Protocol):
 
     async def unshipped_meters(self, *, cell: str, limit: int) -> Sequence[MeterRecord]: ...
     async def mark_shipped(self, records: Sequence[MeterRecord], *, refused: str | None = None) -> None: ...
-    async def stats(
-        self, tenant_id: uuid.UUID, *, since: datetime, until: datetime
-    ) -> Sequence[dict[str, object]]: ...
-
-    async def herd(
-        self,
-        tenant_id: uuid.UUID,
-        *,
-        since: datetime,
-        until: datetime,
-        target_id: str | None,
-        priority: Priority | None,
-    ) -> tuple[Mapping[datetime, int], Sequence[Alike]]:
-        """Jobs due before `until` by minute (overdue ones in the first), and the recurring ones among
-        the soonest of them, those alike together."""
-        ...
-
     async def status(self) -> CellStatus:
         """How the cell is; cheap at any size."""
         ...
@@ -377,6 +353,35 @@ class Queue(Protocol):
 
     async def wait_ready(self, *, timeout: float) -> None:
         """Return when something was released since the last call, or after `timeout` seconds."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrialOutcome:
+    """What came of a test call. Without a status there was no answer, and `error` says why."""
+
+    url: str
+    status: int | None
+    error: str | None
+    body: str | None  # its beginning
+    latency_ms: int
+
+
+class TargetTrial(Protocol):
+    """Calls a target by hand, as a run would call it."""
+
+    async def call(
+        self,
+        row: TargetRow,
+        secrets: Sequence[SealedSecret],
+        *,
+        test_id: str,
+        method: str,
+        path: str,
+        payload: bytes | None,
+        timeout_seconds: int,
+    ) -> TrialOutcome:
+        """One call, in bounded time; nothing of the network is raised."""
         ...
 
 

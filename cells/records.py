@@ -349,12 +349,15 @@ class JournalBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     finished: [tenant, parent, scheduled_s, ordinal, epoch, state, lag_ms or -1]
               (RETRY_WAIT counts as finished attempt; SKIPPED rows are here too)
     intents:  [tenant, verb, id, version it was based on, version it made]
+    calls:    [tenant, target, succeeded, failed, retried, ms in all, most ms, one count per bound of
+              LAG_BOUNDS_MS and one beyond]
     """
 
     counts: list[tuple[str, str, str, int]] = []
     claimed: list[tuple[str, str, int, int, int]] = []
     finished: list[tuple[str, str, int, int, int, str, int]] = []
     intents: list[tuple[str, str, str, int, int]] = []
+    calls: list[tuple[str, str, int, int, int, int, int, list[int]]] = []
 
 
 #: Upper bounds of `run_stats.lag_le`, milliseconds; one more bucket counts the rest.

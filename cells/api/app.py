@@ -28,18 +28,19 @@ from cells.api import (
     schedules,
     selections,
     stats,
+    target_health,
     targets,
 )
 from cells.api.auth import Gate
 from cells.api.services import Host, Services
 from cells.config import Settings
 from cells.observability.metrics import Metrics
-from cells.ports import Clock, Queue, Secrets, Store
+from cells.ports import Clock, Queue, Secrets, Store, TargetTrial
 
 #: Tried in this order, the busiest first.
 _RESOURCES = (
     *(jobs, batches, declaring, ledger, runs, job_changes),
-    *(schedules, targets, selections, dlq, stats, herd, events, internal),
+    *(schedules, targets, target_health, selections, dlq, stats, herd, events, internal),
 )
 
 
@@ -52,6 +53,7 @@ def create_app(
     clock: Clock,
     metrics: Metrics,
     host: Host,
+    trial: TargetTrial,
 ) -> FastAPI:
     """The application. `app.state.services.feed.flush()` waits for what the queue is yet to be told;
     call it before the queue is closed."""
@@ -63,6 +65,7 @@ def create_app(
         clock=clock,
         metrics=metrics,
         host=host,
+        trial=trial,
     )
     app = _with_routes(services)
     app.state.services = services
@@ -123,5 +126,6 @@ def routes_only() -> FastAPI:
             clock=nothing,
             metrics=Metrics(),
             host=nothing,
+            trial=nothing,
         )
     )

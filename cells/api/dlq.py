@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,6 +11,8 @@ from fastapi import Query
 from starlette.responses import Response
 
 from cells.api import documents, pagination, shapes
+from cells.api.finding import RunId, run_key_of
+from cells.api.problems import invalid, not_found, query_fault
 from cells.api.queries import DlqQuery
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.runs import RunPlace, key_at, place_of
@@ -40,6 +43,10 @@ async def list_dlq(call: Call, query: Annotated[DlqQuery, Query()]) -> Response:
         call.tenant_id,
         target_id=query.target,
         fingerprint=query.fingerprint,
+        job_id=_job_id(query.job_id),
+        reason=query.reason,
+        failed_from=query.failed_from,
+        failed_until=query.failed_until,
         after=_after(place) if place is not None else None,
         limit=query.limit + 1,
     )
@@ -55,6 +62,35 @@ async def list_dlq(call: Call, query: Annotated[DlqQuery, Query()]) -> Response:
         },
         headers=pagination.next_link("/v1/dlq", filters, query.limit, cursor),
     )
+
+
+def _job_id(text: str | None) -> uuid.UUID | None:
+    job_id = ids.decode(ids.JOB, text) if text is not None else None
+    if text is not None and job_id is None:
+        raise invalid([query_fault("job_id", "is not the id of a job")])
+    return job_id
+
+
+@routes.add(
+    "GET",
+    "/v1/dlq/{run_id:run}",
+    Rule(scope=Scope.JOBS_READ),
+    answers={200: ("The dead letter and its run.", shapes.DeadLetterRead)},
+    problems=(404,),
+)
+async def read_dead_letter(call: Call, run_id: RunId) -> Response:
+    """Read a dead letter with its run. A run that was tried again and failed again has earlier ones."""
+    key = run_key_of(run_id)
+    store = call.services.store
+    letters = await store.dead_letters_of(call.tenant_id, key)
+    run = await store.get_run(call.tenant_id, key) if letters else None
+    if not letters:
+        raise not_found("dead letter")
+    shown = [_letter(row) | {"state": row["state"]} for row in letters]
+    document = shown[0] | {"earlier": shown[1:], "run": None}
+    if run is not None:
+        document["run"] = documents.run_document(run, bodies_shown=call.may(Scope.PAYLOADS_READ))
+    return answer(document)
 
 
 def _after(place: _Place) -> tuple[datetime, RunKey]:

@@ -78,6 +78,10 @@ class DlqQuery(Page):
 
     target: Term | None = None
     fingerprint: Term | None = None
+    job_id: Term | None = None
+    reason: Literal["FAILED", "UNKNOWN", "POISON"] | None = None
+    failed_from: Moment | None = None
+    failed_until: Moment | None = None
 
 
 class EventQuery(Query):
@@ -104,3 +108,11 @@ class StatsQuery(Query):
 
     since: Moment | None = Field(default=None, description="An hour ago, if absent.")
     until: Moment | None = Field(default=None, description="Now, if absent.")
+    target_id: Term | None = Field(default=None, description="Of this target alone.")
+    job_id: Term | None = Field(default=None, description="Of this job alone.")
+
+
+class HealthQuery(Query):
+    """How far back to look."""
+
+    minutes: int = Field(default=15, ge=1, le=1440)

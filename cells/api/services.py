@@ -16,7 +16,7 @@ from cells.api.placements import Placements
 from cells.config import Settings
 from cells.domain import ids
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
-from cells.ports import Clock, Queue, Secrets, Store
+from cells.ports import Clock, Queue, Secrets, Store, TargetTrial
 
 
 class Host(Protocol):
@@ -39,6 +39,7 @@ class Services:
         clock: Clock,
         metrics: Metrics,
         host: Host,
+        trial: TargetTrial,
         entropy: Callable[[int], bytes] = os.urandom,
     ):
         self.store = store
@@ -48,6 +49,7 @@ class Services:
         self.settings = settings
         self.clock = clock
         self.host = host
+        self.trial = trial
         self.entropy = entropy
         self.placements = Placements(store, clock, cell=settings.cell_name)
         self.targets = KnownTargets(store, clock)

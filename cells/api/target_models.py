@@ -8,12 +8,13 @@ from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
+    JsonValue,
     StringConstraints,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from cells.api.texts import Body, Credential, Name, TargetId, prose, target_base_url
+from cells.api.texts import Body, Credential, Name, TargetId, job_path, prose, target_base_url
 
 
 class AuthIn(Body):
@@ -97,6 +98,17 @@ class TargetPatch(Body):
     auth: AuthIn | None = None
     description: _Prose | None = None
     disabled: bool | None = Field(default=None, description="true: no calls until it is approved again.")
+
+
+class TestIn(Body):
+    """A call to try a target with."""
+
+    path: Annotated[str, AfterValidator(job_path)] = Field(
+        default="", description="Appended to the target's base URL; a query may follow."
+    )
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
+    payload: JsonValue = Field(default=None, description="The body; `{}` if absent.")
+    timeout_seconds: int = Field(default=10, ge=1, le=30)
 
 
 class RotateIn(Body):

@@ -76,6 +76,9 @@ class Completions(StoreBase):
                     egress_bytes=c.egress_bytes,
                     region_policy=c.region_policy,
                 )
+                if c.started_ms is not None and c.target_id is not None:
+                    ms = max(0, c.finished_ms - c.started_ms)
+                    entry.called(c.tenant_id.hex, c.target_id, c.state, ms)
                 if state == "RETRY_WAIT" and c.timer_at is not None:
                     retries.append(
                         Member(

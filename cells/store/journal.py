@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import uuid
 from collections import defaultdict
@@ -11,24 +12,51 @@ import msgspec
 
 from cells.contract import Metric
 from cells.domain.run import TERMINAL
-from cells.ports import JournalBody
+from cells.ports import LAG_BOUNDS_MS, JournalBody
 from cells.store.arrays import blobs, texts, uuids
 from cells.store.database import Connection, run
 
 _TERMINAL = frozenset(state.value for state in TERMINAL) - {"SKIPPED"}
+_SUCCEEDED = frozenset({"SUCCEEDED", "SUCCEEDED_AFTER_CANCEL"})
 #: What a released claim is called in `finished`: it ended without an attempt.
 RELEASED = "RELEASED"
 
 _encode = msgspec.json.Encoder().encode
 
 
+class _Calls:
+    """Calls to one target."""
+
+    __slots__ = ("failed", "ms_le", "ms_max", "ms_sum", "retried", "succeeded")
+
+    def __init__(self) -> None:
+        self.succeeded = self.failed = self.retried = self.ms_sum = self.ms_max = 0
+        self.ms_le = [0] * (len(LAG_BOUNDS_MS) + 1)
+
+    def add(self, state: str, ms: int) -> None:
+        if state in _SUCCEEDED:
+            self.succeeded += 1
+        elif state == "RETRY_WAIT":
+            self.retried += 1
+        else:
+            self.failed += 1
+        self.ms_sum += ms
+        if ms > self.ms_max:
+            self.ms_max = ms
+        self.ms_le[bisect.bisect_left(LAG_BOUNDS_MS, ms)] += 1
+
+    def row(self) -> tuple[int, int, int, int, int, list[int]]:
+        return self.succeeded, self.failed, self.retried, self.ms_sum, self.ms_max, self.ms_le
+
+
 class Entry:
     """One journal row in the making."""
 
-    __slots__ = ("_counts", "claimed", "events", "finished", "intents")
+    __slots__ = ("_calls", "_counts", "claimed", "events", "finished", "intents")
 
     def __init__(self) -> None:
         self._counts: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self._calls: dict[tuple[str, str], _Calls] = {}
         self.claimed: list[tuple[str, str, int, int, int]] = []
         self.finished: list[tuple[str, str, int, int, int, str, int]] = []
         self.intents: list[tuple[str, str, str, int, int]] = []
@@ -63,6 +91,13 @@ class Entry:
         if egress_bytes:
             counts[tenant, "egress_bytes", region_policy] += egress_bytes
 
+    def called(self, tenant: str, target: str, state: str, ms: int) -> None:
+        """A call to a target ended after that long."""
+        calls = self._calls.get((tenant, target))
+        if calls is None:
+            calls = self._calls[tenant, target] = _Calls()
+        calls.add(state, ms)
+
     def skipped(self, tenant: uuid.UUID, parent: uuid.UUID, at: datetime, epoch: int) -> None:
         """An occurrence that deliberately did not run. Nothing ran, so nothing is metered."""
         self.finished.append((tenant.hex, parent.hex, seconds(at), 0, epoch, "SKIPPED", -1))
@@ -83,6 +118,7 @@ class Entry:
                 claimed=self.claimed,
                 finished=self.finished,
                 intents=self.intents,
+                calls=[(*key, *calls.row()) for key, calls in self._calls.items()],
             )
         )
 

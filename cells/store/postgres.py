@@ -13,6 +13,7 @@ from cells.store.due import DueWork
 from cells.store.events import Events
 from cells.store.herd import Herds
 from cells.store.hosts import Hosts
+from cells.store.insight import Insight
 from cells.store.job_changes import JobChanges
 from cells.store.jobs import Jobs
 from cells.store.meters import Meters
@@ -44,6 +45,7 @@ class PostgresStore(
     Stats,
     Herds,
     Events,
+    Insight,
     Meters,
     Status,
     Upkeep,

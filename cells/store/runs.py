@@ -98,6 +98,10 @@ class Runs(StoreBase):
         fingerprint: str | None,
         after: tuple[datetime, RunKey] | None,
         limit: int,
+        job_id: uuid.UUID | None = None,
+        reason: str | None = None,
+        failed_from: datetime | None = None,
+        failed_until: datetime | None = None,
     ) -> Sequence[dict[str, object]]:
         """Open dead letters, newest first: key (RunKey), series, fingerprint, reason, target_id,
         http_status, error, attempt, failed_at."""
@@ -106,6 +110,10 @@ class Runs(StoreBase):
             "tenant": tenant_id,
             "target": target_id,
             "fingerprint": fingerprint,
+            "job": job_id,
+            "reason": reason,
+            "failed_from": failed_from,
+            "failed_until": failed_until,
             "after_at": failed_at,
             "after_parent": None if key is None else key.parent_id,
             "after_scheduled": None if key is None else key.scheduled_for,

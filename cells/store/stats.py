@@ -67,6 +67,24 @@ def fold(rows: Sequence[Row]) -> dict[tuple[str, datetime], _Minute]:
     return minutes
 
 
+#: succeeded, failed, retried, ms in all, most ms; and the histogram.
+_Calls = tuple[list[int], list[int]]
+
+
+def fold_calls(rows: Sequence[Row]) -> dict[tuple[str, str, datetime], _Calls]:
+    """Add up the calls of journal rows (xid, minute, body) per tenant, target and minute."""
+    found: dict[tuple[str, str, datetime], _Calls] = {}
+    for _, minute, stored in rows:
+        for tenant, target, *counts, ms_sum, ms_max, ms_le in _decode(stored).calls:
+            sums, les = found.setdefault((tenant, target, minute), ([0] * 5, [0] * len(ms_le)))
+            for i, count in enumerate((*counts, ms_sum)):
+                sums[i] += count
+            sums[4] = max(sums[4], ms_max)
+            for i, count in enumerate(ms_le):
+                les[i] += count
+    return found
+
+
 class Stats(StoreBase):
     """Folding and reading."""
 
@@ -86,6 +104,8 @@ class Stats(StoreBase):
             minutes = fold(rows)
             if minutes:
                 await run(connection, "fold_stats", _columns(minutes))
+            if calls := fold_calls(rows):
+                await run(connection, "fold_target_stats", _call_columns(calls))
             # A transaction appends one row, so a full page ends between two transactions.
             reached = rows[-1][0] + 1 if len(rows) == _PAGE else final
             if rows or cursor == 0:
@@ -116,4 +136,17 @@ def _columns(minutes: dict[tuple[str, datetime], _Minute]) -> dict[str, object]:
         "lag_sums": int8s([m.lag_sum for m in found]),
         "lag_maxima": int8s([m.lag_max for m in found]),
         "lag_les": texts([",".join(map(str, m.lag_le)) for m in found]),
+    }
+
+
+def _call_columns(calls: dict[tuple[str, str, datetime], _Calls]) -> dict[str, object]:
+    keys = sorted(calls)
+    sums = [calls[key][0] for key in keys]
+    names = ("succeeded", "failed", "retried", "sums", "maxima")
+    return {
+        "tenants": uuids([uuid.UUID(tenant) for tenant, _, _ in keys]),
+        "targets": texts([target for _, target, _ in keys]),
+        "minutes": instants([from_datetime(minute) for _, _, minute in keys]),
+        **{name: int8s([each[i] for each in sums]) for i, name in enumerate(names)},
+        "les": texts([",".join(map(str, calls[key][1])) for key in keys]),
     }

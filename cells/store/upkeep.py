@@ -13,6 +13,7 @@ KEPT = {
     "idempotency_keys": timedelta(hours=24),
     "meters": timedelta(days=35),  # as long as the ledger takes late ones
     "stats": timedelta(days=90),
+    "target_stats": timedelta(days=90),
     "secrets": timedelta(days=1),
     "hosts": timedelta(days=30),
     "events": timedelta(days=30),

@@ -14,6 +14,8 @@ ACROSS_TENANTS = {
     "cells/store/sql/hosts.sql:hosts_bury": "asks whether a host holds any run at all, whoever's",
     "cells/store/sql/upkeep.sql:purge_idempotency_keys": "whatever is over goes, whoever's",
     "cells/store/sql/upkeep.sql:purge_meters": "whatever is over goes, whoever's",
+    "cells/store/sql/upkeep.sql:purge_events": "whatever is over goes, whoever's",
+    "cells/store/sql/upkeep.sql:purge_target_stats": "whatever is over goes, whoever's",
     "cells/store/sql/upkeep.sql:purge_secrets": "whatever is over goes, whoever's",
     "cells/store/sql/status.sql:status_oldest": "how late the cell is, over all tenants",
 }

@@ -89,6 +89,7 @@ async def _measure(store: PostgresStore) -> Mapping[str, float]:
         clock=clock,
         metrics=Metrics(),
         host=_Host(host.host_id),
+        trial=None,  # type: ignore[arg-type]
     )
     caller = Caller(tenant_id=ids.encode(ids.TENANT, tenant), actor="key:bench", scopes=("admin",), epoch=1)
 

@@ -34,6 +34,8 @@ from cells.api.shapes.runs import (
     ComingOccurrence,
     DeadLetter,
     DeadLetterGroup,
+    DeadLetterRead,
+    DeadLetterSeries,
     Dlq,
     Herd,
     HerdMinute,
@@ -45,7 +47,14 @@ from cells.api.shapes.runs import (
     Stats,
     TimeSplit,
 )
-from cells.api.shapes.targets import Target, TargetCreated, TargetPage
+from cells.api.shapes.targets import (
+    RecentFailure,
+    Target,
+    TargetCreated,
+    TargetHealth,
+    TargetPage,
+    TargetTested,
+)
 
 __all__ = [
     "Attempt",
@@ -54,6 +63,8 @@ __all__ = [
     "ComingOccurrence",
     "DeadLetter",
     "DeadLetterGroup",
+    "DeadLetterRead",
+    "DeadLetterSeries",
     "Dlq",
     "Dst",
     "Event",
@@ -77,6 +88,7 @@ __all__ = [
     "PastOccurrence",
     "Preview",
     "Problem",
+    "RecentFailure",
     "RecentRun",
     "RetryPolicy",
     "Run",
@@ -88,7 +100,9 @@ __all__ = [
     "Stats",
     "Target",
     "TargetCreated",
+    "TargetHealth",
     "TargetPage",
+    "TargetTested",
     "TimeSplit",
     "TransitionShown",
 ]

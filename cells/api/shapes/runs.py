@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
@@ -131,6 +132,19 @@ class DeadLetter(Shape):
     failed_at: datetime
 
 
+class DeadLetterSeries(DeadLetter):
+    """One time a run failed for good."""
+
+    state: Literal["OPEN", "REDRIVEN", "PURGED"]
+
+
+class DeadLetterRead(DeadLetterSeries):
+    """A dead letter with its run."""
+
+    earlier: list[DeadLetterSeries] = Field(description="When it was tried again before.")
+    run: Run | None = Field(description="null: it is no longer kept.")
+
+
 class DeadLetterGroup(Shape):
     """Dead letters that failed alike."""
 
@@ -165,6 +179,9 @@ class Minute(Shape):
     lag_p99_ms: float | None
     lag_max_ms: int | None
     lag_mean_ms: float | None
+    call_p50_ms: float | None = Field(None, description="How long calls took; of a job or target only.")
+    call_p95_ms: float | None = None
+    call_max_ms: int | None = None
 
 
 class Stats(Shape):

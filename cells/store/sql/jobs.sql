@@ -202,6 +202,10 @@ FROM dlq
 WHERE tenant_id = %(tenant)s AND state = 'OPEN'
   AND (%(target)s::text IS NULL OR target_id = %(target)s)
   AND (%(fingerprint)s::text IS NULL OR fingerprint = %(fingerprint)s)
+  AND (%(job)s::uuid IS NULL OR parent_id = %(job)s)
+  AND (%(reason)s::text IS NULL OR reason = %(reason)s)
+  AND (%(failed_from)s::timestamptz IS NULL OR failed_at >= %(failed_from)s)
+  AND (%(failed_until)s::timestamptz IS NULL OR failed_at < %(failed_until)s)
   AND (%(after_at)s::timestamptz IS NULL
        OR (failed_at, parent_id, scheduled_for, ordinal)
           < (%(after_at)s, %(after_parent)s::uuid, %(after_scheduled)s::timestamptz, %(after_ordinal)s::int))

@@ -22,6 +22,12 @@ WITH old AS (
 )
 DELETE FROM run_stats s USING old WHERE s.tenant_id = old.tenant_id AND s.minute = old.minute;
 
+-- name: purge_target_stats
+-- Old minutes of targets (any tenant_id).
+DELETE FROM target_stats WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM target_stats WHERE minute < now() - %(kept)s::interval
+    ORDER BY minute LIMIT %(page)s FOR UPDATE SKIP LOCKED));
+
 -- name: purge_secrets
 -- Generations of secrets (any tenant's) whose overlap is over: nobody signs with them.
 DELETE FROM target_secrets WHERE ctid = ANY(ARRAY(

@@ -27,6 +27,7 @@ from cells.contract import Caller, Scope, body_hash, sign_request
 from cells.domain import ids
 from cells.domain.run import Attempt, AttemptOutcome, RunState
 from cells.execution.host_agent import HostAgent
+from cells.execution.trial import Trial
 from cells.observability.metrics import Metrics
 from cells.ports import (
     Claim,
@@ -295,6 +296,14 @@ class Cell:
         """The same cell, for a tenant that is yet to be placed."""
         return replace(self, api=self.api.of(uuid.uuid4()))
 
+    @asynccontextmanager
+    async def near(self) -> AsyncIterator[Api]:
+        """The same API where targets on this machine may be called."""
+        near = replace(settings(), egress_allow=frozenset({"loopback"}))
+        app = _app(self, self.store, self.queue, near)
+        yield Api(app, _client(app), self.clock, self.api.tenant)
+        await app.state.services.trial.close()
+
     def with_engines(self, *, store: Store | None = None, queue: Queue | None = None) -> Api:
         """The same API over a wrapped store or queue."""
         app = _app(self, store or self.store, queue or self.queue)
@@ -319,15 +328,17 @@ def _client(app: FastAPI) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://cell")
 
 
-def _app(cell: Cell, store: Store, queue: Queue) -> FastAPI:
+def _app(cell: Cell, store: Store, queue: Queue, given: Settings | None = None) -> FastAPI:
+    given = given or settings()
     return create_app(
         store=store,
         queue=queue,
         secrets=cell.box,
-        settings=settings(),
+        settings=given,
         clock=cell.clock,
         metrics=Metrics(),
         host=cell.host,
+        trial=Trial(cell.box, cell.clock, egress_allow=given.egress_allow),
     )
 
 
@@ -351,6 +362,7 @@ async def cell(database_url: str, valkey_url: str) -> AsyncIterator[Cell]:
             clock=clock,
             metrics=metrics,
             host=host,
+            trial=Trial(box, clock, egress_allow=()),
         )
         async with _client(app) as http:
             tenant = uuid.uuid4()
@@ -368,6 +380,7 @@ async def cell(database_url: str, valkey_url: str) -> AsyncIterator[Cell]:
             await made.place(tenant)
             yield made
             await made.services.feed.flush()
+            await made.services.trial.close()  # type: ignore[attr-defined]
         await queue.close()
         stop.set()
         await holding

@@ -126,6 +126,15 @@ async def test_any_bytes(running: Cell, body: bytes, path: str) -> None:
 @SETTINGS
 @given(query=st.text(alphabet="abcdefilmrstu=&%0123+-:TZ_", min_size=1, max_size=40))
 async def test_any_query(running: Cell, query: str) -> None:
-    for path in ("/v1/jobs", "/v1/runs", "/v1/targets", "/v1/dlq", "/v1/stats"):
+    for path in (
+        "/v1/jobs",
+        "/v1/runs",
+        "/v1/targets",
+        "/v1/dlq",
+        "/v1/stats",
+        "/v1/herd",
+        "/v1/events",
+        "/v1/operations",
+    ):
         answer = await running.api.send("GET", f"{path}?{query}")
         assert answer.status_code in (200, 400, 422), answer.text

@@ -25,6 +25,10 @@ _INSERTS = {
         " shipped_at) VALUES (%s, 0, 3, %s, '2020-01-01Z', 'job_runs', 'STRICT', 1, %s)"
     ),
     "stats": "INSERT INTO run_stats (tenant_id, lag_le, started, minute) VALUES (%s, '{}', %s::int, %s)",
+    "target_stats": (
+        "INSERT INTO target_stats (tenant_id, target_id, ms_le, succeeded, minute)"
+        " VALUES (%s, 'tgt_reports', '{}', %s::int, %s)"
+    ),
     "secrets": (
         "INSERT INTO target_secrets (tenant_id, target_id, purpose, sealed, generation, expires_at)"
         " VALUES (%s, 'tgt_reports', 'SIGNING', '', 1 + %s::int, %s)"
@@ -49,6 +53,7 @@ _COUNTS = {
     "idempotency_keys": "SELECT count(*) FROM idempotency_keys",
     "meters": "SELECT count(*) FROM meter_minutes",
     "stats": "SELECT count(*) FROM run_stats",
+    "target_stats": "SELECT count(*) FROM target_stats",
     "secrets": "SELECT count(*) FROM target_secrets",
     "hosts": "SELECT count(*) FROM hosts",
     "selections": "SELECT count(*) FROM selections",

@@ -1,0 +1,128 @@
+"""How targets are doing, and trying them out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import Query
+from starlette.responses import Response
+
+from cells.api import shapes
+from cells.api.documents import instant
+from cells.api.finding import TargetId, found_target
+from cells.api.problems import conflict
+from cells.api.queries import HealthQuery
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.stats import calls
+from cells.api.target_models import TestIn
+from cells.contract import Scope
+from cells.domain import ids
+from cells.ports import TargetRow
+
+routes = Routes("Targets")
+
+_FAILING_BELOW = 0.9
+_FAILURES = 10
+
+
+@routes.add(
+    "GET",
+    "/v1/targets/{target_id:name}/health",
+    Rule(scope=Scope.JOBS_READ),
+    answers={200: ("How it has been doing.", shapes.TargetHealth)},
+    problems=(404,),
+)
+async def read_target_health(
+    call: Call, target_id: TargetId, query: Annotated[HealthQuery, Query()]
+) -> Response:
+    """Read how a target has been doing: outcomes and durations of the calls that ended in the last
+    minutes, what is under way now, and what failed for good lately."""
+    row = await found_target(call, target_id)
+    store = call.services.store
+    until = call.services.now()
+    since = until - timedelta(minutes=query.minutes)
+    figures = calls(
+        await store.target_stats(
+            call.tenant_id, target_id, since=since.replace(second=0, microsecond=0), until=until
+        )
+    )
+    letters = await store.list_dlq(
+        call.tenant_id, target_id=target_id, fingerprint=None, after=None, limit=_FAILURES
+    )
+    rate = figures["succeeded"] / figures["calls"] if figures["calls"] else None
+    return answer(
+        {
+            "target_id": target_id,
+            "state": row.state,
+            "verdict": _verdict(row, rate, figures["call_p95_ms"]),
+            "since": instant(since),
+            "until": instant(until),
+            **figures,
+            "success_rate": round(rate, 4) if rate is not None else None,
+            "latency_slo_ms": row.latency_slo_ms,
+            "in_flight": await store.target_in_flight(call.tenant_id, target_id),
+            "max_concurrency": row.max_concurrency,
+            "recent_failures": [
+                {
+                    "run_id": ids.run_id(letter["key"]),  # type: ignore[arg-type]
+                    "fingerprint": letter["fingerprint"],
+                    "http_status": letter["http_status"],
+                    "error": letter["error"],
+                    "failed_at": instant(letter["failed_at"]),  # type: ignore[arg-type]
+                }
+                for letter in letters
+            ],
+        }
+    )
+
+
+def _verdict(row: TargetRow, rate: float | None, p95: float | None) -> str:
+    if rate is None:
+        return "idle"
+    if rate < _FAILING_BELOW:
+        return "failing"
+    return "slow" if p95 is not None and p95 > row.latency_slo_ms else "healthy"
+
+
+@routes.add(
+    "POST",
+    "/v1/targets/{target_id:name}:test",
+    Rule(scope=Scope.JOBS_WRITE, writes=True, body_optional=True),
+    answers={200: ("What came of the call.", shapes.TargetTested)},
+    problems=(404, 409, 413),
+)
+async def test_target(call: Call, target_id: TargetId, body: TestIn) -> Response:
+    """Call a target once, signed as a run's call is, and show what it answers. It makes no run and is
+    not retried. A target that is not approved can be tried only by those who may approve it."""
+    services = call.services
+    row = await found_target(call, target_id)
+    if row.state != "APPROVED" and not call.may(Scope.TARGETS_APPROVE):
+        raise conflict(f"The target is {row.state}; only those who may approve it can try it.")
+    secrets = await services.store.target_secrets(call.tenant_id, target_id)
+    test_id = ids.encode("test", services.fresh_id())
+    found = await services.trial.call(
+        row,
+        secrets,
+        test_id=test_id,
+        method=body.method,
+        path=body.path,
+        payload=call.payload,
+        timeout_seconds=body.timeout_seconds,
+    )
+    ok = found.status is not None and 200 <= found.status < 300
+    outcome = {"status": found.status, "error": found.error, "latency_ms": found.latency_ms}
+    await services.store.add_event(
+        call.fence,
+        type_="target.tested",
+        subject=target_id,
+        actor=call.caller.actor,
+        data={"ok": ok, **outcome},
+        host_id=services.host.host_id,
+    )
+    document = {"test_id": test_id, "ok": ok, "url": found.url, "method": body.method, **outcome}
+    if call.may(Scope.PAYLOADS_READ):
+        document["body"] = found.body
+    elif found.body:
+        document["body_hidden"] = True
+    return answer(document)
