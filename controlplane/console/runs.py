@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from datetime import timedelta
@@ -29,7 +28,7 @@ from controlplane.console.lists import (
 )
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.waterfall import waterfall
-from controlplane.console.wording import instant, parse, time_split
+from controlplane.console.wording import instant, parse, readable, time_split
 
 #: A run's page looks back.
 _NOW_AT = 0.85
@@ -130,16 +129,8 @@ def _attempt(run: Mapping[str, Any], job: Mapping[str, Any], attempt: Mapping[st
     over = attempt["outcome"] == "RETRYABLE" and attempt["retry_in_ms"] is None
     outcome = "TERMINAL" if over else attempt["outcome"]
     own = (job.get("headers") or {}) if job["version"] == run["version"] else {}
-    more = {"sent": headers if started else {}, "own": own, "answer": _readable(attempt.get("body"))}
+    more = {"sent": headers if started else {}, "own": own, "answer": readable(attempt.get("body"))}
     return {**attempt, "outcome": outcome, **more}
-
-
-def _readable(body: str | None) -> str | None:
-    """JSON with line breaks; anything else as it came."""
-    try:
-        return json.dumps(json.loads(body or ""), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return body
 
 
 @tenant_page(Scope.JOBS_WRITE, "GET", "POST")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
@@ -14,11 +15,21 @@ from django.shortcuts import redirect
 from cells.contract import Scope
 from controlplane.console.axis import SCALES, build
 from controlplane.console.cells_client import CellAway, Refused, path
-from controlplane.console.lists import LONGEST, at_most_shown, due_of_jobs, label, labels_of, run_bars
+from controlplane.console.lists import (
+    LONGEST,
+    at_most_shown,
+    due_of_jobs,
+    label,
+    labels_of,
+    run_bars,
+    sentences,
+)
 from controlplane.console.visit import Visit, tenant_page
-from controlplane.console.wording import parse
+from controlplane.console.wording import parse, readable
 
 _JOBS = 12
+#: A test call ends before the console stops waiting for the cell.
+_TEST_SECONDS = 4
 _ENDED = ("SUCCEEDED", "FAILED", "SUCCEEDED_AFTER_CANCEL", "UNKNOWN")
 _DONE = {
     "approve": "{} is approved: jobs may call it.",
@@ -169,10 +180,43 @@ def _rotate(visit: Visit, target_id: str) -> HttpResponse:
     return secret_page(visit, answer.document, "has a new secret")
 
 
+def _test(visit: Visit, target_id: str) -> HttpResponse:
+    """One call, with its answer on the page."""
+    posted = visit.request.POST
+    method, below = posted.get("method", "POST"), posted.get("path", "").strip()
+    body: dict[str, Any] = {"method": method, "timeout_seconds": _TEST_SECONDS}
+    if below:
+        body["path"] = below
+    if text := posted.get("payload", "").strip():
+        try:
+            msgspec.json.decode(text.encode())
+        except msgspec.DecodeError as fault:
+            messages.error(visit.request, f"Nothing was called: the payload is not JSON ({fault}).")
+            return redirect(visit.url("target", target_id))
+        body["payload"] = msgspec.Raw(text.encode())
+    try:
+        tested = visit.cell.post(path("targets", target_id, verb="test"), body).document
+    except Refused as refused:
+        if refused.status in (403, 404):
+            raise
+        for said in sentences(refused.faults, refused.detail):
+            messages.error(visit.request, f"Nothing was called: {said}")
+        return redirect(visit.url("target", target_id))
+    target = visit.cell.get(path("targets", target_id))
+    return visit.page(
+        "console/targets/tested.html",
+        section="targets",
+        target=target,
+        tested=tested,
+        answer=readable(tested.get("body")),
+    )
+
+
 _ACTIONS: dict[str, tuple[Scope, Callable[[Visit, str], HttpResponse]]] = {
     "approve": (Scope.TARGETS_APPROVE, _approve),
     "rotate": (Scope.TARGETS_APPROVE, _rotate),
     "disable": (Scope.JOBS_WRITE, _disable),
+    "test": (Scope.JOBS_WRITE, _test),
 }
 
 
@@ -190,7 +234,7 @@ def _confirm(visit: Visit, target_id: str, verb: str) -> HttpResponse:
         number=at_most_shown(jobs),
         one=at_most_shown(jobs) == "1",
         due=len(due),
-        payloads=visit.may_see_payloads,
+        methods=("POST", "GET", "PUT", "PATCH", "DELETE"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -75,6 +76,14 @@ def duration(ms: float | None) -> str:
             rest = whole % size // smaller
             return f"{whole // size} {name} {rest} {small}" if rest else f"{whole // size} {name}"
     return f"{whole} s"
+
+
+def readable(body: str | None) -> str | None:
+    """A body with line breaks, if it is JSON; anything else as it came."""
+    try:
+        return json.dumps(json.loads(body or ""), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return body
 
 
 def relative(at: datetime, now: datetime) -> str:

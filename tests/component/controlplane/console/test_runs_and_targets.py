@@ -97,6 +97,25 @@ def test_disabling_says_whom_it_touches(cell: Cell, owner: Signed) -> None:
     assert call.body == {"disabled": True}
 
 
+def test_a_test_call_shows_what_was_answered(cell: Cell, owner: Signed) -> None:
+    url = f"{owner.base}/targets/tgt_echo/test"
+    assert b"1 call goes out now" in owner.browser.get(url).content
+    tested = {
+        "test_id": "test_1", "ok": False, "url": "https://echo.example.com/x", "method": "POST",
+        "status": 401, "error": None, "latency_ms": 12, "body": "<no>",
+    }  # fmt: skip
+    cell.answers["POST /v1/targets/tgt_echo:test"] = (200, tested)
+    page = owner.browser.post(url, {"method": "POST", "path": "/x", "payload": '{"a": 1}'}).content.decode()
+    (call,) = cell.asked("POST", "/v1/targets/tgt_echo:test")
+    assert call.body == {"method": "POST", "path": "/x", "payload": {"a": 1}, "timeout_seconds": 4}
+    assert "refused the call" in page
+    assert "did not accept the signature" in page
+    assert "&lt;no&gt;" in page
+    answer = owner.browser.post(url, {"method": "POST", "payload": "{oops"}, follow=True)
+    assert b"the payload is not JSON" in answer.content
+    assert len(cell.asked("POST", "/v1/targets/tgt_echo:test")) == 1
+
+
 def test_a_target_is_edited_over_the_version_that_was_seen(cell: Cell, owner: Signed) -> None:
     url = f"{owner.base}/targets/tgt_echo/edit"
     page = owner.browser.get(url).content.decode()
