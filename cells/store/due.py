@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from cells.ports import Member
-from cells.store.arrays import due_to_ms, int2s
+from cells.store.arrays import int2s
 from cells.store.base import StoreBase
 from cells.store.complete import run_generation
 from cells.store.database import fetch_all
@@ -53,15 +53,15 @@ class DueWork(StoreBase):
                         scheduled_for=scheduled_s,
                         generation=version,
                         priority=priority,
-                        due_ms=due_to_ms(due_at),
+                        due_ms=-(-due // 1000),
                         shard=shard,
                     )
-                    for tenant, job, scheduled_s, version, priority, due_at, shard in rows
+                    for tenant, job, scheduled_s, version, priority, due, shard in rows
                 ]
             if len(rows) < page:
                 return
-            tenant, job, _, _, _, due_at, shard = rows[-1]
-            place = {"shard": shard, "due": due_at, "tenant": tenant, "job": job}
+            tenant, job, _, _, _, due, shard = rows[-1]
+            place = {"shard": shard, "due": _instant(due), "tenant": tenant, "job": job}
 
     async def _due_runs(self, span: dict[str, object], page: int) -> AsyncIterator[Sequence[Member]]:
         place: dict[str, object] = {
@@ -85,7 +85,7 @@ class DueWork(StoreBase):
                         is_run=True,
                         generation=run_generation(series, attempt),
                         priority=priority,
-                        due_ms=due_to_ms(timer_at),
+                        due_ms=-(-due // 1000),
                         shard=shard,
                     )
                     for (
@@ -96,18 +96,22 @@ class DueWork(StoreBase):
                         series,
                         attempt,
                         priority,
-                        timer_at,
+                        due,
                         shard,
                     ) in rows
                 ]
             if len(rows) < page:
                 return
-            tenant, parent, scheduled_s, ordinal, _, _, _, timer_at, shard = rows[-1]
+            tenant, parent, scheduled_s, ordinal, _, _, _, due, shard = rows[-1]
             place = {
                 "shard": shard,
-                "due": timer_at,
+                "due": _instant(due),
                 "tenant": tenant,
                 "parent": parent,
                 "at": datetime.fromtimestamp(scheduled_s, UTC),
                 "ordinal": ordinal,
             }
+
+
+def _instant(micros: int) -> datetime:
+    return _BEGINNING + timedelta(microseconds=micros)

@@ -69,3 +69,20 @@ async def test_waiting_runs_are_found_as_runs(world: World) -> None:
     assert sorted(found, key=lambda m: m.due_ms) == [member, *applied.retries]
     assert (await world.claim(member_of(job, world.a.tenant_id))).claims == ()
     assert run.state is RunState.DUE
+
+
+async def test_due_times_are_exact_to_the_microsecond_and_never_early(world: World) -> None:
+    base = seconds_ago(30)
+    lags = (0, 1, 999, 1000, 1001, 123_456, 999_999)
+    jobs = [new_job(base) for _ in lags]
+    await world.create(*jobs)
+    for job, lag in zip(jobs, lags, strict=True):
+        due = base + timedelta(microseconds=lag)
+        await world.sql.execute(b"UPDATE jobs SET due_at = %s WHERE job_id = %s", (due, job.job_id))
+    found = {}
+    async for page in world.store.due_members(
+        shards=range(256), since=base, until=base + timedelta(seconds=1), page=2
+    ):
+        found |= {member.parent_id: member.due_ms for member in page}
+    start = int(base.timestamp()) * 1000
+    assert [found[job.job_id] - start for job in jobs] == [0, 1, 1, 1, 2, 124, 1000]
