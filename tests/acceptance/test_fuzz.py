@@ -10,7 +10,8 @@ from tests.stack import Stack
 
 @pytest.mark.stack
 @pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_every_answer_is_one_the_document_declares(stack: Stack) -> None:
-    found = run_fuzz(stack, seconds=30)
+@pytest.mark.timeout(300)
+def test_every_answer_is_one_the_document_declares() -> None:
+    with Stack() as stack:  # its own: as an operator it drains cells and suspends tenants
+        found = run_fuzz(stack, seconds=30)
     assert found["holds"], found
