@@ -236,6 +236,9 @@ UNFOLD = {
     "SITE_TITLE": "Clockhouse operators",
     "SITE_HEADER": "Clockhouse",
     "SITE_SYMBOL": "schedule",
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("console/clock.svg")}
+    ],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "STYLES": [lambda request: static("operators/pages.css")],

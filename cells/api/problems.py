@@ -171,6 +171,8 @@ def faults_of(error: ValidationError) -> list[tuple[tuple[int | str, ...], str]]
             message = "unknown field"
         elif kind == "missing":
             message = "is required"
+        elif kind == "string_too_short" and more["min_length"] == 1:
+            message = "must not be empty"
         elif kind == "headers":
             found += [((*place, name) if name else place, text) for name, text in more["faults"]]
             continue

@@ -148,7 +148,7 @@ def _settled(sources: list[tuple[str, Mapping[str, str | None]]]) -> Settings:
     url, key = _first(sources, "api_url"), _first(sources, "api_key")
     if url is None:
         raise ConfigurationError(
-            "no API address: `clockhouse login`, or set CLOCKHOUSE_API_URL, or give api_url"
+            "no API address: `clockhouse login`, or set CLOCKHOUSE_API_URL, or give api_url (--api-url)"
         )
     if key is None:
         raise ConfigurationError("no API key: `clockhouse login`, or set CLOCKHOUSE_API_KEY, or give api_key")

@@ -72,7 +72,9 @@ class Job(JobStatus):
     target: JobTarget
     headers: dict[str, str]
     payload: JsonValue = Field(None, description="Only for callers with payloads:read.")
-    payload_hidden: bool | None = Field(None, description="true: it is not shown to this caller.")
+    payload_hidden: bool | None = Field(
+        None, description="true: left out, as in the answer to a creation or without payloads:read."
+    )
     retry_policy: RetryPolicy
     priority: PriorityName
     dispatch_window_seconds: int

@@ -127,7 +127,7 @@ def _members_table(session: Session, found: list[Member]) -> object:
             escape(member.email),
             escape(member.name or ""),
             member.role,
-            "yes" if member.may_see_payloads else "no",
+            "yes" if member.may_see_payloads or member.role in ("owner", "admin") else "no",
             moment(member.created_at, session.now),
         )
     return made

@@ -84,7 +84,7 @@ def job_card(job: Job, now: datetime) -> RenderableType:
                 ("window", f"{job.dispatch_window_seconds} s"),
                 ("misfire policy", job.misfire_policy),
                 ("version", job.version),
-                ("payload", "hidden from this key" if job.payload_hidden else job.payload),
+                ("payload", "not shown" if job.payload_hidden else job.payload),
             )
         )
     ]

@@ -35,6 +35,11 @@ def faults(model: Any, body: dict[str, Any]) -> dict[str, str]:
     return {fault["pointer"]: fault["detail"] for fault in refused.value.errors}
 
 
+def test_an_empty_time_is_told_in_plain_words() -> None:
+    empty = {"type": "ONCE", "run_at": ""}
+    assert faults(JobIn, {**JOB, "schedule": empty}) == {"/schedule/run_at": "must not be empty"}
+
+
 @pytest.mark.parametrize(
     "body",
     [
