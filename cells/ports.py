@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -55,6 +54,7 @@ from cells.records import (
     TenantConfig,
     TenantPlacement,
     Terminal,
+    TrialOutcome,
 )
 
 __all__ = [
@@ -261,9 +261,15 @@ class Store(BulkStore, EventStore, InsightStore, Protocol):
         ...
 
     async def delete_target(
-        self, fence: Fence, target_id: str, *, host_id: int, actor: str | None = None
+        self,
+        fence: Fence,
+        target_id: str,
+        *,
+        host_id: int,
+        actor: str | None = None,
+        base_version: int | None = None,
     ) -> None:
-        """`Conflict` while ACTIVE or PAUSED jobs name it."""
+        """`Conflict` while ACTIVE or PAUSED jobs name it, or if it has another version."""
         ...
 
     async def rotate_secret(
@@ -275,6 +281,7 @@ class Store(BulkStore, EventStore, InsightStore, Protocol):
         overlap_seconds: int,
         host_id: int,
         actor: str | None = None,
+        base_version: int | None = None,
     ) -> TargetRow:
         """Add a generation; the older ones of that purpose expire after the overlap."""
         ...
@@ -354,17 +361,6 @@ class Queue(Protocol):
     async def wait_ready(self, *, timeout: float) -> None:
         """Return when something was released since the last call, or after `timeout` seconds."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrialOutcome:
-    """What came of a test call. Without a status there was no answer, and `error` says why."""
-
-    url: str
-    status: int | None
-    error: str | None
-    body: str | None  # its beginning
-    latency_ms: int
 
 
 class TargetTrial(Protocol):

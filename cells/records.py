@@ -340,6 +340,17 @@ class SealedSecret:
     expires_at: datetime | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrialOutcome:
+    """What came of a test call. Without a status there was no answer, and `error` says why."""
+
+    url: str
+    status: int | None
+    error: str | None
+    body: str | None  # its beginning
+    latency_ms: int
+
+
 # --- the journal -------------------------------------------------------------------------
 class JournalBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one committed transaction did (JSON in `journal.body`). Ids are uuid hex.

@@ -312,13 +312,17 @@ async def approve_target(call: Call, target_id: TargetId) -> Response:
     "/v1/targets/{target_id:name}:rotate-secret",
     Rule(scope=Scope.TARGETS_APPROVE, writes=True, body_optional=True),
     answers={200: ("The target with its new signing secret: shown this once.", shapes.TargetCreated)},
-    problems=(404, 409),
+    problems=(404, 409, 412),
+    etag=True,
 )
 async def rotate_secret(call: Call, target_id: TargetId, body: RotateIn) -> Response:
     """Make a new signing secret. Calls carry both signatures until the overlap ends."""
     row = await found_target(call, target_id)
+    pinned = check_version(call, row.version)
     secret = call.services.entropy(SECRET_BYTES)
-    stored = await _new_secret(call, row, SIGNING, secret, overlap_seconds=body.overlap_seconds)
+    stored = await _new_secret(
+        call, row, SIGNING, secret, overlap_seconds=body.overlap_seconds, pinned=pinned
+    )
     return answer(
         documents.target_document(stored) | {"secret": show_secret(secret)},
         headers={"ETag": f'"{stored.version}"'},
@@ -326,17 +330,22 @@ async def rotate_secret(call: Call, target_id: TargetId, body: RotateIn) -> Resp
 
 
 async def _new_secret(
-    call: Call, row: TargetRow, purpose: str, secret: bytes, *, overlap_seconds: int
+    call: Call, row: TargetRow, purpose: str, secret: bytes, *, overlap_seconds: int, pinned: bool = False
 ) -> TargetRow:
     services = call.services
-    stored = await services.store.rotate_secret(
-        call.fence,
-        row.target_id,
-        _sealed(call, row.target_id, purpose, secret, services.now()),
-        overlap_seconds=overlap_seconds,
-        host_id=services.host.host_id,
-        actor=call.caller.actor,
-    )
+    try:
+        stored = await services.store.rotate_secret(
+            call.fence,
+            row.target_id,
+            _sealed(call, row.target_id, purpose, secret, services.now()),
+            overlap_seconds=overlap_seconds,
+            host_id=services.host.host_id,
+            actor=call.caller.actor,
+            base_version=row.version if pinned else None,
+        )
+    except Conflict:
+        check_version(call, (await found_target(call, row.target_id)).version)
+        raise
     services.targets.forget(call.tenant_id)
     return stored
 
@@ -352,13 +361,19 @@ async def _new_secret(
 async def delete_target(call: Call, target_id: TargetId) -> Response:
     """Delete a target that no waiting or paused job names."""
     row = await found_target(call, target_id)
-    check_version(call, row.version)
+    pinned = check_version(call, row.version)
     services = call.services
     try:
         await services.store.delete_target(
-            call.fence, target_id, host_id=services.host.host_id, actor=call.caller.actor
+            call.fence,
+            target_id,
+            host_id=services.host.host_id,
+            actor=call.caller.actor,
+            base_version=row.version if pinned else None,
         )
     except Conflict as used:
+        if pinned:
+            check_version(call, (await found_target(call, target_id)).version)
         raise Problem(
             409, ErrorCode.CONFLICT, "Waiting or paused jobs call this target; cancel or move them first."
         ) from used

@@ -70,12 +70,18 @@ class Targets(StoreBase):
             return _target(row)
 
     async def delete_target(
-        self, fence: Fence, target_id: str, *, host_id: int, actor: str | None = None
+        self,
+        fence: Fence,
+        target_id: str,
+        *,
+        host_id: int,
+        actor: str | None = None,
+        base_version: int | None = None,
     ) -> None:
         """See `ports.Store.delete_target`. `Terminal` if there is no such target."""
         ids = {"tenant": fence.tenant_id, "target": target_id}
         async with self._write(fence, host_id) as (connection, entry):
-            version, _ = await _locked(connection, fence, target_id)
+            version, _ = await _locked(connection, fence, target_id, base_version)
             used = await fetch_one(connection, "target_users", ids)
             if used is not None and used[0]:
                 raise Conflict("jobs still name this target", version=version)
@@ -92,12 +98,13 @@ class Targets(StoreBase):
         overlap_seconds: int,
         host_id: int,
         actor: str | None = None,
+        base_version: int | None = None,
     ) -> TargetRow:
         """See `ports.Store.rotate_secret`. The generation's number is given here; that of
         `secret` is ignored."""
         ids = {"tenant": fence.tenant_id, "target": target_id, "purpose": secret.purpose}
         async with self._write(fence, host_id) as (connection, entry):
-            version, _ = await _locked(connection, fence, target_id)
+            version, _ = await _locked(connection, fence, target_id, base_version)
             (generation,) = await fetch_row(connection, "secret_next", ids)
             await run(connection, "secret_expire", {**ids, "overlap": overlap_seconds})
             columns = _secret_columns(fence, target_id, secret)
@@ -136,11 +143,16 @@ class Targets(StoreBase):
             return None if row is None else _target(row)
 
 
-async def _locked(connection: Connection, fence: Fence, target_id: str) -> tuple[int, str]:
-    """Version and state of a target that is about to be changed."""
+async def _locked(
+    connection: Connection, fence: Fence, target_id: str, base_version: int | None = None
+) -> tuple[int, str]:
+    """Version and state of a target that is about to be changed; `Conflict` if the version is not the
+    one it should have."""
     row = await fetch_one(connection, "target_lock", {"tenant": fence.tenant_id, "target": target_id})
     if row is None:
         raise Terminal("no such target")
+    if base_version is not None and row[0] != base_version:
+        raise Conflict("the target has changed since it was read", version=row[0])
     return row[0], row[1]
 
 

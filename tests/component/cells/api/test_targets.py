@@ -207,3 +207,20 @@ async def test_pages(api: Api) -> None:
     assert [t["target_id"] for t in first["items"] + rest["items"]] == made
     assert rest["next_cursor"] is None
     assert [t["target_id"] for t in (await api.get("/v1/targets?state=PENDING"))["items"]] == ["tgt_p"]
+
+
+async def test_each_change_takes_if_match(api: Api) -> None:
+    await api.target(target_id="tgt_email")
+    path = "/v1/targets/tgt_email"
+    old, current = {"If-Match": '"1"'}, {"If-Match": '"2"'}
+    for method, where, body in (
+        ("PATCH", path, {"max_concurrency": 5}),
+        ("POST", f"{path}:rotate-secret", {}),
+        ("DELETE", path, None),
+    ):
+        await api.problem(method, where, body, status=412, code="PRECONDITION_FAILED", headers=old)
+    assert (await api.get(path))["version"] == 2
+    lowered = await api.ok("PATCH", path, {"max_concurrency": 5}, headers=current)
+    assert (lowered["max_concurrency"], lowered["initial_concurrency"]) == (5, 5)
+    await api.ok("POST", f"{path}:rotate-secret", {}, headers={"If-Match": '"3"'})
+    await api.ok("DELETE", path, status=204, headers={"If-Match": '"4"'})
