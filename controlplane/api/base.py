@@ -43,6 +43,8 @@ class Text(serializers.CharField):
     def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
+        if self.max_length is not None and len(data) > self.max_length:
+            self.fail("max_length", max_length=self.max_length)  # before spaces are taken off its ends
         return str(super().to_internal_value(data))
 
 

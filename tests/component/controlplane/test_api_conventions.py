@@ -57,6 +57,11 @@ def test_another_content_type_is_refused(tenant: Tenant) -> None:
     assert answer.json["code"] == "MALFORMED"
 
 
+def test_spaces_count_as_length(tenant: Tenant) -> None:
+    body = {"name": "k" + " " * 120, "scopes": ["jobs:read"]}
+    assert _faults(tenant_admin(tenant).post("/v1/api-keys", body)) == {"/name"}
+
+
 def test_nul_names_nothing_and_finds_nothing(tenant: Tenant) -> None:
     client = tenant_admin(tenant)
     assert client.get("/v1/api-keys/a%00b").status == 404
