@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from zoneinfo import available_timezones
 
 from allauth.account.models import EmailAddress
@@ -40,8 +41,9 @@ def create_invited_account(*, token: str, name: str, password: str, actor: Actor
     EmailAddress.objects.update_or_create(
         user=user, email=user.email, defaults={"verified": True, "primary": True}
     )
+    themselves = replace(actor, name=user.actor_name)  # nobody is signed in while an account is made
     record(
-        action="user.create", subject=user.public_id, tenant_id=invitation.tenant_id, actor=actor,
+        action="user.create", subject=user.public_id, tenant_id=invitation.tenant_id, actor=themselves,
         reason=reason, after={"email": user.email, "name": user.name},
     )  # fmt: skip
     return user

@@ -74,6 +74,7 @@ def test_somebody_new_sets_a_password_and_is_in(tenant: Tenant) -> None:
     assert browser.get("/account/").status_code == 200
     done = AuditEvent.objects.filter(tenant_id=tenant.id).values_list("action", flat=True)
     assert {"member.invite", "user.create", "member.join"} <= set(done)
+    assert AuditEvent.objects.get(action="user.create").actor == member.user.actor_name
 
 
 def test_it_is_good_once(tenant: Tenant) -> None:
