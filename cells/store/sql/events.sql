@@ -5,18 +5,18 @@ SELECT * FROM unnest(%(tenants)s::uuid[], %(types)s::text[], %(subjects)s::text[
 
 -- name: events_after
 -- The events of a tenant behind a position that can no longer get company, oldest first.
-SELECT xid::text::bigint, seq, at, type, subject, actor, data
-FROM events
+SELECT e.xid::text::bigint, seq, at, type, subject, actor, data
+FROM events e
 WHERE tenant_id = %(tenant)s
   AND (xid, seq) > (%(xid)s::bigint::text::xid8, %(seq)s::bigint)
   AND xid < pg_snapshot_xmin(pg_current_snapshot())
   AND (%(type)s::text IS NULL OR type = %(type)s OR starts_with(type, %(type)s || '.'))
-ORDER BY xid, seq LIMIT %(limit)s;
+ORDER BY e.xid, e.seq LIMIT %(limit)s;
 
 -- name: events_newest
 -- The newest of them, newest first.
-SELECT xid::text::bigint, seq, at, type, subject, actor, data
-FROM events
+SELECT e.xid::text::bigint, seq, at, type, subject, actor, data
+FROM events e
 WHERE tenant_id = %(tenant)s AND xid < pg_snapshot_xmin(pg_current_snapshot())
   AND (%(type)s::text IS NULL OR type = %(type)s OR starts_with(type, %(type)s || '.'))
-ORDER BY xid DESC, seq DESC LIMIT %(limit)s;
+ORDER BY e.xid DESC, e.seq DESC LIMIT %(limit)s;

@@ -22,11 +22,14 @@ ORDER BY minute;
 
 -- name: target_in_flight
 -- Calls to a target that are under way now (tenant_id, target), counted to a bound.
-SELECT count(*)::int FROM (
-    SELECT FROM runs
-    WHERE lease_expires_at IS NOT NULL AND state = 'RUNNING' AND tenant_id = %(tenant)s AND target_id = %(target)s
-    LIMIT 10000
-) AS held;
+SELECT count(*)::int
+FROM hosts h CROSS JOIN LATERAL (
+    SELECT FROM runs r
+    WHERE r.host_id = h.host_id AND r.lease_expires_at IS NOT NULL
+      AND r.state = 'RUNNING' AND r.tenant_id = %(tenant)s AND r.target_id = %(target)s
+    ORDER BY r.lease_expires_at LIMIT 10000
+) AS held
+WHERE h.state = 'LIVE';
 
 -- name: job_stats_read
 -- A job's occurrences by the minute they were scheduled for (tenant_id, job), the newest at most; the

@@ -28,10 +28,11 @@ WHERE f.tenant_id = %(tenant)s AND f.facet = %(facet)s
   AND (f.created_at, f.job_id) < (coalesce(%(after_at)s::timestamptz, 'infinity'),
                                   coalesce(%(after_job)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
   AND (%(other)s::text IS NULL OR EXISTS (
-       SELECT FROM job_facets o WHERE o.tenant_id = f.tenant_id AND o.job_id = f.job_id AND o.facet = %(other)s))
+       SELECT FROM job_facets o WHERE o.tenant_id = f.tenant_id AND o.facet = %(other)s
+       AND o.created_at = f.created_at AND o.job_id = f.job_id))
   AND (%(name_from)s::text IS NULL OR EXISTS (
-       SELECT FROM job_facets n WHERE n.tenant_id = f.tenant_id AND n.job_id = f.job_id
-       AND n.facet >= %(name_from)s AND n.facet < %(name_until)s))
+       SELECT FROM (SELECT facet FROM job_facets WHERE tenant_id = f.tenant_id AND job_id = f.job_id OFFSET 0) AS n
+       WHERE n.facet >= %(name_from)s AND n.facet < %(name_until)s))
   AND (%(state)s::text IS NULL OR state = %(state)s)
   AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
   AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)

@@ -13,17 +13,22 @@ WITH found AS (
 ),
 chosen AS (
     SELECT j.job_id, j.created_at
-    FROM (SELECT DISTINCT job_id FROM found) AS d JOIN jobs j ON j.tenant_id = %(tenant)s AND j.job_id = d.job_id
-    WHERE j.state = ANY(%(states)s::text[])
-      AND (%(facet)s::text IS NULL OR %(ids)s::uuid[] IS NULL OR EXISTS (
-           SELECT FROM job_facets o WHERE o.tenant_id = j.tenant_id AND o.job_id = j.job_id AND o.facet = %(facet)s))
+    FROM (SELECT DISTINCT job_id FROM found) AS d
+    CROSS JOIN LATERAL (  -- one probe for each, whatever the planner thinks of the size of it all
+        SELECT job_id, created_at FROM jobs
+        WHERE tenant_id = %(tenant)s AND job_id = d.job_id AND state = ANY(%(states)s::text[])
+          AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
+          AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
+        LIMIT 1) AS j
+    WHERE (%(facet)s::text IS NULL OR %(ids)s::uuid[] IS NULL OR EXISTS (
+           SELECT FROM job_facets o WHERE o.tenant_id = %(tenant)s AND o.facet = %(facet)s
+           AND o.created_at = j.created_at AND o.job_id = j.job_id))
       AND (%(other)s::text IS NULL OR EXISTS (
-           SELECT FROM job_facets o WHERE o.tenant_id = j.tenant_id AND o.job_id = j.job_id AND o.facet = %(other)s))
+           SELECT FROM job_facets o WHERE o.tenant_id = %(tenant)s AND o.facet = %(other)s
+           AND o.created_at = j.created_at AND o.job_id = j.job_id))
       AND (%(name_from)s::text IS NULL OR EXISTS (
-           SELECT FROM job_facets n WHERE n.tenant_id = j.tenant_id AND n.job_id = j.job_id
-           AND n.facet >= %(name_from)s AND n.facet < %(name_until)s))
-      AND (%(due_from)s::timestamptz IS NULL OR j.due_at >= %(due_from)s)
-      AND (%(due_until)s::timestamptz IS NULL OR j.due_at < %(due_until)s)
+           SELECT FROM (SELECT facet FROM job_facets WHERE tenant_id = %(tenant)s AND job_id = j.job_id OFFSET 0) AS n
+           WHERE n.facet >= %(name_from)s AND n.facet < %(name_until)s))
     LIMIT %(limit)s
 ),
 numbered AS MATERIALIZED (

@@ -126,6 +126,16 @@ HOT = [
     "fold_rows",
     "seal_bodies",
     "meters_unshipped",
+    "events_after",
+    "events_newest",
+    "operation_next",
+    "operation_list",
+    "herd_timers",
+    "herd_recurring",
+    "target_stats_read",
+    "target_in_flight",
+    "job_stats_read",
+    "job_get_by_key",
 ]
 
 
@@ -149,3 +159,11 @@ async def explained(store: PostgresStore, name: str) -> str:
     async with store._database.transaction() as connection:
         rows = await (await connection.execute(explain, prepare=False)).fetchall()
     return "\n".join(row[0] for row in rows)
+
+
+async def test_feeds_and_lists_are_read_in_the_order_of_their_index(store: PostgresStore) -> None:
+    for name in ("events_after", "events_newest", "job_list", "job_list_by_facet"):
+        assert "Sort" not in await explained(store, name), name
+    assert "host_id = h.host_id" in await explained(store, "target_in_flight")
+    # Probes of a second term name the whole key.
+    assert "(facet = $5) AND (created_at = f.created_at)" in await explained(store, "job_list_by_facet")
