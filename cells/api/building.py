@@ -275,7 +275,12 @@ def new_job(
         if schedule.type is ScheduleType.NOW:
             # Due now to the millisecond, though runs are named by whole seconds.
             offset_ms = now.microsecond // 1000
-    waits = state is JobState.ACTIVE and next_run_at is not None
+    timer = None
+    if state is JobState.ACTIVE and next_run_at is not None:
+        timer = due_at(next_run_at, offset_ms)
+        if keep is None:
+            # A ONCE in the past is due now, and not late by all the time before it was made.
+            timer = max(timer, now)
     return NewJob(
         job_id=job_id,
         definition=definition,
@@ -284,7 +289,7 @@ def new_job(
         window_ms=window_ms,
         offset_ms=offset_ms,
         next_run_at=next_run_at,
-        due_at=due_at(next_run_at, offset_ms) if waits and next_run_at is not None else None,
+        due_at=timer,
         state=state,
         actor=actor,
         created_at=now,

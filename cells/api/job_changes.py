@@ -215,7 +215,8 @@ async def set_state(call: Call, row: JobRow, state: JobState) -> JobRow:
         if next_run_at is None:
             state = JobState.DONE  # it was paused beyond its last occurrence
         else:
-            timer = due_at(next_run_at, row.offset_ms)
+            # What went by while it was paused is due now, and not late by the pause.
+            timer = max(due_at(next_run_at, row.offset_ms), services.now())
     try:
         after = await services.store.set_job_state(
             call.fence,

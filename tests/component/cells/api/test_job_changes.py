@@ -235,7 +235,8 @@ async def test_a_one_off_that_went_by_while_paused_runs_late(running: Cell) -> N
     path = f"/v1/jobs/{job['job_id']}"
     await api.ok("POST", path + ":pause")
     resumed = await api.ok("POST", path + ":resume")
-    assert (resumed["next_run_at"], resumed["due_at"]) == (job["next_run_at"], job["due_at"])
+    assert resumed["next_run_at"] == job["next_run_at"]
+    assert resumed["due_at"] > job["due_at"]
     (claim,) = await running.claim(job["job_id"])
     assert str(claim.key) == f"{job['job_id']}:2026-01-05T09:00:00Z"
 

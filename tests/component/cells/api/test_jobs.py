@@ -95,6 +95,8 @@ async def test_a_one_off_in_the_past_says_what_will_happen(running: Cell) -> Non
     past = {"type": "ONCE", "run_at": "2026-01-05T09:00:00Z"}
     late = await running.api.job(TARGET, schedule=past)
     assert late["next_run_at"] == "2026-01-05T09:00:00Z"
+    # Due when it was made: what came before is not our lateness.
+    assert late["due_at"] >= late["created_at"] > late["next_run_at"]
     assert "RUN_ONCE" in late["notes"][0]
     skipped = await running.api.job(TARGET, schedule=past, misfire_policy="SKIP")
     assert "SKIPPED" in skipped["notes"][0]
