@@ -162,10 +162,11 @@ def test_a_later_push_that_was_faster_is_no_restore(home: Home, monkeypatch: pyt
 def test_a_cell_under_a_later_epoch_has_confirmed_nothing(home: Home) -> None:
     """It refuses what we say, whatever the version: that must not look like success."""
     home.run_outbox()
-    home.told["ownership_epoch"] = 99
+    later = home.told["ownership_epoch"] + 1
+    home.told["ownership_epoch"] = later
     suspend_tenant(tenant_id=home.tenant.id, actor=ACTOR, reason=REASON)
     assert home.run_outbox() == [False]
-    assert "is under epoch 99" in OutboxItem.objects.get().last_error
+    assert f"is under epoch {later}" in OutboxItem.objects.get().last_error
     assert home.placement.confirmed_version == 1
 
 
