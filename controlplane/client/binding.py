@@ -109,7 +109,7 @@ class Pages(Generic[P, D]):
             while True:
                 page = resource._transport.send(call)
                 yield from page.items
-                if page.next_cursor is None:
+                if page.last or page.next_cursor is None:
                     return
                 call = following(call, page.next_cursor)
 
@@ -138,7 +138,7 @@ class AsyncPages(Generic[P, D]):
                 page = await resource._transport.send(call)
                 for item in page.items:
                     yield item
-                if page.next_cursor is None:
+                if page.last or page.next_cursor is None:
                     return
                 call = following(call, page.next_cursor)
 

@@ -22,6 +22,12 @@ class Page(Generic[D_co]):
     next_cursor: str | None
     document: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def last(self) -> bool:
+        """Whether nothing follows now. A feed always has a cursor to go on from later, and says
+        `more` instead."""
+        return self.next_cursor is None or self.document.get("more") is False
+
 
 def reads(kind: type[D]) -> Callable[[Answer], D]:
     """Reads an answer as that class."""

@@ -95,12 +95,19 @@ def read_stats(*, since: datetime | str | None = None, until: datetime | str | N
     return Call(method="GET", path="/v1/stats", read=reads(Stats), query=query(since=since, until=until))
 
 
-def list_events(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Event]]:
-    """What people should hear of, in the order it was committed. Keep the last `next_cursor` to go
-    on from there."""
+def list_events(
+    *,
+    kind: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+    wait: int | None = None,
+) -> Call[Page[Event]]:
+    """What people should hear of, in the order it was committed: the latest, or all that are kept
+    with `cursor="start"`; of one `kind` if given. Keep the last `next_cursor` to go on from there;
+    `wait` is for how many seconds the answer may be held back until there is something new."""
     return Call(
         method="GET",
         path="/v1/events",
         read=reads_page(Event),
-        query=query(limit=limit, cursor=cursor),
+        query=query(type=kind, limit=limit, cursor=cursor, wait=wait),
     )

@@ -83,6 +83,17 @@ def test_a_jobs_life(client: Clockhouse) -> None:
         client.jobs.resume(job.job_id)
 
 
+def test_the_feed_of_events_ends_and_goes_on(client: Clockhouse) -> None:
+    job = client.jobs.create(
+        NewJob(schedule=Schedule.cron("0 8 * * *", time_zone="UTC"), target=HttpTarget("tgt_echo"))
+    )
+    client.jobs.pause(job.job_id)
+    heard = [event.raw for event in client.events.list(cursor="start", limit=2)]
+    assert "job.paused" in [event["type"] for event in heard if job.job_id in json.dumps(event)]
+    place = client.events.page(cursor="start", limit=200)
+    assert place.next_cursor is not None
+
+
 def test_the_same_key_makes_one_job(client: Clockhouse) -> None:
     job = NewJob(schedule=Schedule.every(3600), target=HttpTarget("tgt_echo"))
     key = unique("key")
