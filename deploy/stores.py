@@ -8,6 +8,7 @@ import psycopg
 import redis
 from psycopg import sql
 
+from deploy import children
 from deploy.children import CannotStart
 from deploy.engines import Engine, Postgres, Valkey
 from deploy.home import Home, State
@@ -22,11 +23,14 @@ def own_engines(home: Home, state: State, ports: Ports, options: Options) -> dic
     for part in ("control", *options.cells):
         if options.database_url is None:
             name = f"postgres-{part}"
+            # Before its port is asked for: what a killed supervisor left may still hold it.
+            children.end_leftovers(home.folder / name / "data", "postgres")
             engines[name] = Postgres(
                 home.folder / name, name=name, port=ports.of(name), password=state.engine_password(name)
             )
         if options.valkey_url is None:
             name = f"valkey-{part}"
+            children.end_leftovers(home.folder / name / "data", "valkey-server")
             engines[name] = Valkey(
                 home.folder / name, name=name, port=ports.of(name), password=state.engine_password(name)
             )
