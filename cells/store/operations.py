@@ -14,6 +14,7 @@ from datetime import datetime
 import msgspec
 import psycopg
 
+from cells.domain.faults import ScheduleError
 from cells.domain.job import JobState
 from cells.domain.resuming import resumes_at
 from cells.domain.windows import due_at
@@ -117,6 +118,13 @@ class _Slice:
 
     async def change(self, job_id: uuid.UUID) -> None:
         """Do it to one job; what stands in the way is noted."""
+        try:
+            await self._change(job_id)
+        except (ScheduleError, msgspec.MsgspecError):
+            # A definition that this version cannot read must not hold up everybody's operations.
+            self.fail(job_id, "the job cannot be read")
+
+    async def _change(self, job_id: uuid.UUID) -> None:
         before = await read_job(self._connection, self._fence.tenant_id, job_id)
         if before is None:
             self.fail(job_id, "the job is no longer there")
@@ -132,7 +140,8 @@ class _Slice:
             if following is None:
                 state = JobState.DONE
             else:
-                timer = due_at(following, before.offset_ms)
+                # As when one job is resumed: what went by is due now, and not late by the pause.
+                timer = max(due_at(following, before.offset_ms), self._now)
         try:
             changed = await change_state(
                 self._connection,

@@ -73,8 +73,8 @@ def put_job_by_key(
         read=_read_declared,
         body=body,
         headers={**if_match(version), **({"If-None-Match": "*"} if only_create else {})},
-        # A creation that was done would be refused the second time.
-        repeatable=not only_create,
+        # What was done under a condition would be refused the second time: its own success broke it.
+        repeatable=not only_create and version is None,
     )
 
 

@@ -6,10 +6,12 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cells.domain import ids
 from cells.execution.operations import Operations
 from cells.observability.metrics import Metrics
 from tests.component.cells.api.harness import Api, Cell
@@ -225,3 +227,25 @@ async def test_a_selection_of_nothing(running: Cell) -> None:
 async def test_any_selection(running: Cell, body: Any) -> None:
     answer = await running.api.send("POST", "/v1/selections", body)
     assert answer.status_code in (201, 400, 422), answer.text
+
+
+async def test_a_job_that_cannot_be_read_stands_in_nobodys_way(own: Cell) -> None:
+    """A definition of another version of this program is noted; the others are changed."""
+    api = own.api
+    broken, fine = await some(api, 2, tags=["odd"])
+    selection = await choose(api, "pause", tag="odd")
+    job_id = ids.decode(ids.JOB, broken["job_id"])
+    async with await psycopg.AsyncConnection.connect(own.database_url) as connection:
+        await connection.execute(
+            "INSERT INTO job_versions (tenant_id, job_id, version, definition, created_by)"
+            " SELECT tenant_id, job_id, 2, '{\"schedule\": 7}', created_by"
+            " FROM job_versions WHERE job_id = %s",
+            (job_id,),
+        )
+        await connection.execute("UPDATE jobs SET version = 2 WHERE job_id = %s", (job_id,))
+    begun = await apply(api, selection)
+    for _ in range(3):
+        await worker(own).step()
+    ended = await api.get(f"/v1/operations/{begun['operation_id']}")
+    assert (ended["state"], ended["done"], ended["failed"]) == ("DONE", 1, 1)
+    assert (await api.get(f"/v1/jobs/{fine['job_id']}"))["status"] == "PAUSED"
