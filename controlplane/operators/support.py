@@ -1,8 +1,9 @@
-"""Signing in as a tenant: begun and ended by operators, announced on every page, audited on both ends.
+"""Signing in as a tenant: begun and ended by operators, announced on every page, audited.
 
 The operator stays who they are: cells and audit log see `user:<operator>`. A visit holds a member's
-daily scopes, none over people, keys, targets' secrets or settings, and no payloads unless the tenant
-has granted that for now.
+daily scopes, none over people, keys, settings or the approval of targets, and no payloads unless the
+tenant grants that. Whoever may edit jobs may also give a target another address or credential; it
+must then be approved again. The end of a visit that ran out is audited when that is noticed.
 """
 
 from __future__ import annotations
