@@ -156,7 +156,8 @@ FORGET_STATISTICS = """
 SELECT count(pg_clear_relation_stats('public', relname)) FROM pg_class
 WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'i', 'I')
 UNION ALL
-SELECT count(pg_clear_attribute_stats(schemaname, tablename, attname, inherited)) FROM pg_stats WHERE schemaname = 'public'
+SELECT count(pg_clear_attribute_stats(schemaname, tablename, attname, inherited)) FROM pg_stats
+WHERE schemaname = 'public'
 """
 #: Of a table that statistics call tiny, the planner rather sorts the few rows there are. Forbidden to,
 #: it sorts only what no index can give in order.
