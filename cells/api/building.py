@@ -9,7 +9,17 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from cells.api import paths
-from cells.api.models import CronIn, DstIn, JobIn, NowIn, OnceIn, RateIn, ScheduleIn, TargetIn
+from cells.api.models import (
+    CronIn,
+    DstIn,
+    JobIn,
+    NowIn,
+    OnceIn,
+    RateIn,
+    ScheduleIn,
+    TargetIn,
+    TaskQueueTargetIn,
+)
 from cells.api.problems import Fault, Problem, body_fault, invalid, pointer_to, schedule_faults
 from cells.api.reading import Fields
 from cells.api.routing import Call
@@ -18,6 +28,8 @@ from cells.contract import ErrorCode
 from cells.domain import ids
 from cells.domain.faults import ScheduleError
 from cells.domain.job import (
+    ONE_REGION,
+    Delivery,
     Dst,
     JobDefinition,
     JobState,
@@ -26,6 +38,7 @@ from cells.domain.job import (
     Schedule,
     ScheduleType,
     TargetRef,
+    TargetType,
 )
 from cells.domain.schedule import compile_schedule, normalise
 from cells.domain.windows import due_at, window_for
@@ -142,7 +155,13 @@ class Planner:
 
 # --- targets -----------------------------------------------------------------------------
 async def resolve_target(call: Call, given: TargetIn, headers: dict[str, str]) -> TargetRef:
-    """The approved target that is meant, and the path below it; a 422 if there is none."""
+    """The queue, or the approved target that is meant and the path below it; a 422 if there is none."""
+    if isinstance(given, TaskQueueTargetIn):
+        if headers:
+            raise invalid([body_fault("/headers", "are sent with calls; a worker gets the payload alone")])
+        return TargetRef(
+            type=TargetType.TASK_QUEUE.value, task_queue=given.task_queue, lease_seconds=given.lease_seconds
+        )
     targets = call.services.targets
     if given.url is not None:
         row = await targets.by_url(call.tenant_id, given.url)
@@ -195,6 +214,8 @@ class TargetFinder:
 
     async def find(self, given: TargetIn, headers: dict[str, str]) -> TargetRef:
         """The approved target that is meant; a 422 if there is none."""
+        if isinstance(given, TaskQueueTargetIn):
+            return await resolve_target(self._call, given, headers)
         key = (given.target_id, given.url)
         missing = self._missing.get(key)
         if missing is not None:
@@ -218,6 +239,11 @@ def to_definition(
 ) -> JobDefinition:
     """One version of a job, everything that was left to defaults filled in."""
     retry = given.retry_policy
+    policy = given.region_policy or region_policy or config.default_region_policy
+    if given.delivery is Delivery.AT_MOST_ONCE and policy not in ONE_REGION:
+        raise invalid(
+            [body_fault("/delivery", f"AT_MOST_ONCE needs the region_policy SINGLE_REGION; this is {policy}")]
+        )
     return JobDefinition(
         schedule=schedule,
         target=target,
@@ -234,7 +260,8 @@ def to_definition(
         dispatch_window_seconds=_window_seconds(given.dispatch_window_seconds, schedule, config),
         misfire_policy=given.misfire_policy,
         misfire_grace_seconds=given.misfire_grace_seconds,
-        region_policy=given.region_policy or region_policy or config.default_region_policy,
+        region_policy=policy,
+        delivery=given.delivery,
     )
 
 

@@ -14,7 +14,16 @@ from typing import Any
 import msgspec
 
 from cells.domain import ids
-from cells.domain.job import STATUS, JobDefinition, JobState, Priority, Schedule, ScheduleType
+from cells.domain.job import (
+    STATUS,
+    JobDefinition,
+    JobState,
+    Priority,
+    Schedule,
+    ScheduleType,
+    TargetRef,
+    TargetType,
+)
 from cells.domain.run import TERMINAL, Attempt
 from cells.domain.schedule import to_local
 from cells.ports import JobRow, RunRow, TargetRow
@@ -52,19 +61,13 @@ def schedule_document(schedule: Schedule) -> Document:
 
 def definition_document(definition: JobDefinition) -> Document:
     """The fields of a job that a client may set (but the payload), as it would send them."""
-    target, retry = definition.target, definition.retry_policy
+    retry = definition.retry_policy
     return {
         "key": definition.key,
         "name": definition.name,
         "tags": definition.tags,
         "schedule": schedule_document(definition.schedule),
-        "target": {
-            "type": target.type,
-            "target_id": target.target_id,
-            "path": target.path,
-            "method": target.method,
-            "timeout_seconds": target.timeout_seconds,
-        },
+        "target": job_target_document(definition.target),
         "headers": definition.headers,
         "retry_policy": {
             "max_attempts": retry.max_attempts,
@@ -76,6 +79,24 @@ def definition_document(definition: JobDefinition) -> Document:
         "misfire_policy": definition.misfire_policy,
         "misfire_grace_seconds": definition.misfire_grace_seconds,
         "region_policy": definition.region_policy,
+        "delivery": definition.delivery,
+    }
+
+
+def job_target_document(target: TargetRef) -> Document:
+    """Where a job's runs go."""
+    if target.type == TargetType.TASK_QUEUE:
+        return {
+            "type": target.type,
+            "task_queue": target.task_queue,
+            "lease_seconds": target.lease_seconds,
+        }
+    return {
+        "type": target.type,
+        "target_id": target.target_id,
+        "path": target.path,
+        "method": target.method,
+        "timeout_seconds": target.timeout_seconds,
     }
 
 

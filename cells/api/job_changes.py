@@ -122,8 +122,10 @@ def _merged(row: JobRow, patch: Fields) -> Fields:
     given_schedule, given_target = _object(patch.get("schedule")), _object(patch.get("target"))
     if given_schedule.get("type", row.definition.schedule.type.value) != row.definition.schedule.type.value:
         base.pop("schedule")  # the fields of another type would be unknown ones
-    if "url" in given_target:
-        old = row.definition.target
+    old = row.definition.target
+    if given_target.get("type", old.type) != old.type:
+        base.pop("target")
+    elif "url" in given_target:
         base["target"] = msgspec.Raw(
             msgspec.json.encode({"method": old.method, "timeout_seconds": old.timeout_seconds})
         )

@@ -6,17 +6,19 @@ here, so that the OpenAPI document states them.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
+    Discriminator,
     Field,
     JsonValue,
     StringConstraints,
     field_validator,
     model_validator,
 )
+from pydantic import Tag as Variant
 from pydantic_core import PydanticCustomError
 
 from cells.api.headers import header_faults
@@ -26,13 +28,14 @@ from cells.api.texts import (
     Moment,
     Name,
     PriorityName,
+    QueueName,
     Tag,
     TargetId,
     ZoneName,
     job_path,
     job_url,
 )
-from cells.domain.job import Gap, Misfire, Overlap
+from cells.domain.job import MAX_LEASE_SECONDS, MIN_LEASE_SECONDS, Delivery, Gap, Misfire, Overlap
 from cells.domain.schedule import MAX_EVERY_SECONDS
 from cells.domain.windows import MAX_WINDOW_SECONDS
 
@@ -92,8 +95,8 @@ ScheduleIn: TypeAlias = Annotated[OnceIn | CronIn | RateIn | NowIn, Field(discri
 
 
 # --- jobs --------------------------------------------------------------------------------
-class TargetIn(Body):
-    """What a run calls: a registered target and a path below it, or a `url` that lies under one."""
+class HttpTargetIn(Body):
+    """A registered target and a path below it, or a `url` that lies under one."""
 
     type: Literal["HTTP"] = "HTTP"
     target_id: TargetId | None = None
@@ -105,12 +108,37 @@ class TargetIn(Body):
     timeout_seconds: int = Field(default=30, ge=1, le=TIMEOUT_LIMIT)
 
     @model_validator(mode="after")
-    def _one_address(self) -> TargetIn:
+    def _one_address(self) -> HttpTargetIn:
         if (self.target_id is None) == (self.url is None):
             raise PydanticCustomError("target", "needs either target_id or url")
         if self.url is not None and self.path is not None:
             raise PydanticCustomError("target", "takes a path only beside target_id; it is part of url")
         return self
+
+
+class TaskQueueTargetIn(Body):
+    """A queue that workers of yours poll."""
+
+    type: Literal["TASK_QUEUE"]
+    task_queue: QueueName = Field(examples=["ledger-rebuild"])
+    lease_seconds: int = Field(
+        default=60,
+        ge=MIN_LEASE_SECONDS,
+        le=MAX_LEASE_SECONDS,
+        description="A worker that sends no heartbeat for so long has lost the task.",
+    )
+
+
+def _target_type(given: Any) -> Any:
+    # `type` may be left out: HTTP came first. What is no object has none, and is refused by any variant.
+    found = given.get("type", "HTTP") if isinstance(given, dict) else getattr(given, "type", "HTTP")
+    return found if isinstance(found, str) else None
+
+
+TargetIn: TypeAlias = Annotated[
+    Annotated[HttpTargetIn, Variant("HTTP")] | Annotated[TaskQueueTargetIn, Variant("TASK_QUEUE")],
+    Discriminator(_target_type),
+]
 
 
 class RetryIn(Body):
@@ -187,6 +215,11 @@ class JobIn(Body):
     misfire_policy: Misfire = Misfire.RUN_ONCE
     misfire_grace_seconds: int = Field(default=0, ge=0, le=366 * 86_400)
     region_policy: Literal["HOME_ASYNC", "SINGLE_REGION"] | None = None
+    delivery: Delivery = Field(
+        default=Delivery.AT_LEAST_ONCE,
+        description="AT_MOST_ONCE tries again only what was never sent, and ends a run of which nobody "
+        "knows what became of it as UNKNOWN. Only with the region policy SINGLE_REGION.",
+    )
 
     @field_validator("headers")
     @classmethod
@@ -230,6 +263,7 @@ class JobPatch(Body):
     misfire_policy: Misfire | None = None
     misfire_grace_seconds: int | None = Field(default=None, ge=0)
     region_policy: str | None = Field(default=None, description="Fixed for the job's life.")
+    delivery: Delivery | None = None
 
 
 class TriggerIn(Body):

@@ -187,7 +187,7 @@ def faults_of(error: ValidationError) -> list[tuple[tuple[int | str, ...], str]]
 
 def _is_tag(part: int | str) -> bool:
     # In a tagged union pydantic names the variant in the place, which the client never wrote.
-    return part in ("ONCE", "CRON", "RATE", "NOW")
+    return part in ("ONCE", "CRON", "RATE", "NOW", "HTTP", "TASK_QUEUE")
 
 
 def _tag_message(context: Mapping[str, Any]) -> str:

@@ -158,7 +158,7 @@ def _sampled(job: JobRow) -> documents.Document:
         "name": job.definition.name,
         "key": job.definition.key,
         "status": STATUS[job.state],
-        "target_id": job.definition.target.target_id,
+        "target_id": job.definition.target.label,
         "next_run_at": documents.instant(job.next_run_at) if job.due_at is not None else None,
     }
 

@@ -21,6 +21,8 @@ from cells.api import paths
 
 TARGET_ID_PATTERN = r"^tgt_[A-Za-z0-9_\-]{1,64}$"
 
+QUEUE_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}$"
+
 _DATE_FIRST = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -79,6 +81,7 @@ Instant: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=6
 ZoneName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Term: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=128), AfterValidator(plain)]
 TargetId: TypeAlias = Annotated[str, StringConstraints(pattern=TARGET_ID_PATTERN)]
+QueueName: TypeAlias = Annotated[str, StringConstraints(pattern=QUEUE_NAME_PATTERN)]
 Credential: TypeAlias = Annotated[
     str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[\x21-\x7e]+$")
 ]

@@ -70,6 +70,18 @@ class Misfire(enum.StrEnum):
     SKIP = "SKIP"  # skip those later than the grace
 
 
+class Delivery(enum.StrEnum):
+    """What happens to a run whose outcome nobody knows."""
+
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"  # it is tried again, under the same idempotency key
+    AT_MOST_ONCE = "AT_MOST_ONCE"  # it ends UNKNOWN; only what was never sent is tried again
+
+
+#: Region policies under which a run has one place to be claimed in: elsewhere a lost region's runs
+#: may run again.
+ONE_REGION = frozenset({"SINGLE_REGION", "STRICT"})
+
+
 class Dst(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The daylight-saving policy of a ONCE or CRON schedule."""
 
@@ -90,14 +102,34 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dst: Dst = Dst()
 
 
-class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run calls. HTTP only so far; other types join the tag `type`."""
+class TargetType(enum.StrEnum):
+    """How a run reaches whoever does the work."""
 
-    type: str = "HTTP"
-    target_id: str
-    path: str = ""  # appended to the target's base URL; begins with `/` or is empty
-    method: str = "POST"
-    timeout_seconds: int = 30
+    HTTP = "HTTP"  # we call a registered target
+    TASK_QUEUE = "TASK_QUEUE"  # a worker polls the queue for it
+
+
+#: Bounds of `lease_seconds`.
+MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 5, 86_400
+#: What a queue is called where a target's id is expected.
+QUEUE_LABEL = "queue:"
+
+
+class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a run goes. Which fields are set depends on `type`."""
+
+    type: str = TargetType.HTTP.value
+    target_id: str = ""  # HTTP
+    path: str = ""  # HTTP: appended to the target's base URL; begins with `/` or is empty
+    method: str = "POST"  # HTTP
+    timeout_seconds: int = 30  # HTTP
+    task_queue: str = ""  # TASK_QUEUE
+    lease_seconds: int = 60  # TASK_QUEUE: how long a claim holds without a heartbeat
+
+    @property
+    def label(self) -> str:
+        """What lists, filters and dead letters call it: a target's id, or `queue:<name>`."""
+        return QUEUE_LABEL + self.task_queue if self.task_queue else self.target_id
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -123,3 +155,4 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     misfire_policy: Misfire = Misfire.RUN_ONCE
     misfire_grace_seconds: int = 0
     region_policy: str = "HOME_ASYNC"
+    delivery: Delivery = Delivery.AT_LEAST_ONCE

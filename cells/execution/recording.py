@@ -79,7 +79,7 @@ def completion_of(
             reason = f"attempts exhausted, the last one: {what}" if retried else what
         else:
             state = RunState.RETRY_WAIT
-    target_id = claim.definition.target.target_id
+    target_id = claim.definition.target.label
     return Completion(
         tenant_id=claim.tenant_id,
         key=claim.key,

@@ -171,7 +171,7 @@ def _plan_job(batch: ClaimBatch, member: Member, row: Row, version: Version) -> 
         batch.inserts.append(Insert(member, claim, due))
     for skip in plan.skipped:
         due = from_datetime(skip.at) + offset
-        target_id = definition.target.target_id
+        target_id = definition.target.label
         batch.skips.append(Skipped(member, skip, epoch, due, number, priority, shard, target_id))
     if plan.next is None:
         batch.advances.append((member, None, None))

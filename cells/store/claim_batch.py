@@ -84,7 +84,7 @@ class ClaimBatch:
             "priorities": int2s([c.priority for c in claims]),
             "versions": int4s([c.version for c in claims]),
             "dues": instants([insert.due for insert in self.inserts]),
-            "targets": labels([c.definition.target.target_id for c in claims]),
+            "targets": labels([c.definition.target.label for c in claims]),
             **self._holding(claims, host_id),
         }
 

@@ -47,7 +47,7 @@ Outcome = Created | Exception
 
 def facets(definition: JobDefinition) -> list[str]:
     """The terms under which a job is found."""
-    found = [f"target:{definition.target.target_id}", *(f"tag:{tag}" for tag in definition.tags)]
+    found = [f"target:{definition.target.label}", *(f"tag:{tag}" for tag in definition.tags)]
     if definition.name:
         found.append(f"name:{definition.name}")
     return found
@@ -276,7 +276,7 @@ async def _insert(connection: Connection, chosen: Sequence[Item]) -> None:
             "dues": instants([from_datetime_or_none(job.due_at) for job in jobs]),
             # An ad hoc job's occurrence is its first run by hand: `...:1`.
             "triggers": int4s([int(job.definition.schedule.type is ScheduleType.NOW) for job in jobs]),
-            "targets": texts([job.definition.target.target_id for job in jobs]),
+            "targets": texts([job.definition.target.label for job in jobs]),
             "names": texts([job.definition.name for job in jobs]),
             "job_keys": texts([job.definition.key for job in jobs]),
             "policies": texts([job.definition.region_policy for job in jobs]),

@@ -257,7 +257,7 @@ async def _write_version(
                 "offset": job.offset_ms,
                 "next": job.next_run_at,
                 "due": job.due_at,
-                "target": definition.target.target_id,
+                "target": definition.target.label,
                 "name": definition.name,
                 "key": definition.key,
             },

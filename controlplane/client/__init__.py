@@ -28,7 +28,7 @@ from controlplane.client.errors import (
     UnexpectedAnswer,
 )
 from controlplane.client.retrying import NEVER, Retries
-from controlplane.client.specs import Dst, HttpTarget, NewJob, Retry, Schedule
+from controlplane.client.specs import Dst, HttpTarget, NewJob, Retry, Schedule, TaskQueueTarget
 from controlplane.client.sync import Clockhouse
 from controlplane.client.verification import Delivery, Ledger, NotVerified, Verdict, verify
 from controlplane.client.worker import Failed, Task, Worker
@@ -38,6 +38,7 @@ __all__ = [
     "ConfigurationError", "Conflict", "Delivery", "Dst", "EpochSuperseded", "Failed", "Fault",
     "Forbidden", "HttpTarget", "Invalid", "Ledger", "NewJob", "NotFound", "NotVerified",
     "PayloadTooLarge", "PreconditionFailed", "QuotaExceeded", "Retries", "Retry", "RunUnderWay",
-    "Schedule", "ServerError", "StrictAllowanceExceeded", "Task", "TimedOut", "TransportError",
+    "Schedule", "ServerError", "StrictAllowanceExceeded", "Task", "TaskQueueTarget", "TimedOut",
+    "TransportError",
     "Unauthenticated", "Unavailable", "UnexpectedAnswer", "Verdict", "Worker", "verify",
 ]  # fmt: skip

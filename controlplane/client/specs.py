@@ -133,6 +133,18 @@ class HttpTarget:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TaskQueueTarget:
+    """A queue that workers poll. A worker that sends no heartbeat for `lease_seconds` has lost the task."""
+
+    task_queue: str
+    lease_seconds: int | None = field(default=None, kw_only=True)
+
+    def body(self) -> Json:
+        """As it is sent."""
+        return without_none(type="TASK_QUEUE", task_queue=self.task_queue, lease_seconds=self.lease_seconds)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retry:
     """How failed attempts of a run are repeated: exponential backoff with full jitter."""
@@ -155,7 +167,7 @@ class NewJob:
     """A job to be created. What is None is left to the tenant's defaults."""
 
     schedule: Schedule
-    target: HttpTarget
+    target: HttpTarget | TaskQueueTarget
     payload: Any = ABSENT
     headers: Mapping[str, str] | None = None
     name: str | None = None
@@ -167,6 +179,7 @@ class NewJob:
     misfire_policy: Literal["RUN_ONCE", "RUN_ALL", "SKIP"] | None = None
     misfire_grace_seconds: int | None = None
     region_policy: str | None = None
+    delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"] | None = None
 
     def body(self) -> Json:
         """As it is sent."""
@@ -183,6 +196,7 @@ class NewJob:
             misfire_policy=self.misfire_policy,
             misfire_grace_seconds=self.misfire_grace_seconds,
             region_policy=self.region_policy,
+            delivery=self.delivery,
         )
         if self.payload is not ABSENT:
             body["payload"] = self.payload
@@ -191,7 +205,7 @@ class NewJob:
 
 def as_body(value: Any) -> Any:
     """A spec, or a plain mapping with specs in it, as it is sent."""
-    if isinstance(value, (NewJob, Schedule, HttpTarget, Retry, Dst)):
+    if isinstance(value, (NewJob, Schedule, HttpTarget, TaskQueueTarget, Retry, Dst)):
         return value.body()
     if isinstance(value, datetime):
         return instant(value)

@@ -80,8 +80,10 @@ def job_live(visit: Visit, job_id: str) -> HttpResponse:
 
 def _job(visit: Visit, job_id: str) -> dict[str, Any]:
     job = visit.cell.get(path("jobs", job_id))
-    its_target = path("targets", job["target"]["target_id"])
-    target = visit.cell.get_many([its_target]).get(its_target)
+    target = None
+    if "task_queue" not in job["target"]:
+        its_target = path("targets", job["target"]["target_id"])
+        target = visit.cell.get_many([its_target]).get(its_target)
     runs = visit.cell.get("/v1/runs", job_id=job_id, limit=_DRAWN)
     ledger = visit.cell.get(path("jobs", job_id, "occurrences"), limit=_LISTED, count=_DRAWN)
     by_id = {run["run_id"]: run for run in runs["items"]}

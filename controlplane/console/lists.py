@@ -11,7 +11,7 @@ from controlplane.console.axis import Bar, Due
 from controlplane.console.cells_client import path
 from controlplane.console.job_form import LOCAL_TIME
 from controlplane.console.visit import Visit
-from controlplane.console.wording import STATES, instant, main_delay, parse, schedule
+from controlplane.console.wording import STATES, instant, main_delay, parse, schedule, target_label
 
 PAGE = 50
 #: The longest page a cell gives.
@@ -84,7 +84,7 @@ def due_of_jobs(visit: Visit, jobs: Iterable[Mapping[str, Any]]) -> list[Due]:
 def label(job: Mapping[str, Any]) -> str:
     """What a job is called: its name, its key, or what it does."""
     return str(
-        job.get("name") or job.get("key") or f"{schedule(job['schedule'])[0]} → {job['target']['target_id']}"
+        job.get("name") or job.get("key") or f"{schedule(job['schedule'])[0]} → {target_label(job['target'])}"
     )
 
 

@@ -36,6 +36,8 @@ def obstacles(job: Mapping[str, Any], target: Mapping[str, Any] | None, *, suspe
         )
     if status == "COMPLETED":
         found.append(Finding(look="mute", text="The job has had its last occurrence."))
+    if "task_queue" in job["target"]:
+        return found
     name = job["target"]["target_id"]
     if target is None:
         found.append(Finding(look="bad", text=f"Its target {name} does not exist any more: runs fail."))

@@ -157,3 +157,15 @@ def main_delay(split: Mapping[str, Any] | None) -> str:
     waits = {name: int((split or {}).get(f"{name}_ms") or 0) for name in PARTS if name != "run"}
     name = max(waits, key=lambda each: waits[each])
     return name if waits[name] > 0 else ""
+
+
+def target_label(target: Mapping[str, Any]) -> str:
+    """What a job's target is called where targets are listed: its id, or `queue:<name>`."""
+    return f"queue:{target['task_queue']}" if "task_queue" in target else str(target["target_id"])
+
+
+def target_text(target: Mapping[str, Any]) -> str:
+    """Where a job's runs go, in one line."""
+    if "task_queue" in target:
+        return f"task queue {target['task_queue']}"
+    return f"{target['method']} {target['target_id']}{target['path']}"

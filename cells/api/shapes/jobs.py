@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
 from cells.api.shapes.base import Problem, Shape
 from cells.api.texts import PriorityName
-from cells.domain.job import Gap, Misfire, Overlap, ScheduleType
+from cells.domain.job import Delivery, Gap, Misfire, Overlap, ScheduleType
 from cells.domain.run import RunState
 
 
@@ -33,7 +33,7 @@ class Schedule(Shape):
     dst: Dst | None = None
 
 
-class JobTarget(Shape):
+class JobHttpTarget(Shape):
     """What a run calls."""
 
     type: Literal["HTTP"]
@@ -41,6 +41,17 @@ class JobTarget(Shape):
     path: str
     method: str
     timeout_seconds: int
+
+
+class JobTaskQueueTarget(Shape):
+    """The queue that workers poll for its runs."""
+
+    type: Literal["TASK_QUEUE"]
+    task_queue: str
+    lease_seconds: int
+
+
+JobTarget: TypeAlias = Annotated[JobHttpTarget | JobTaskQueueTarget, Field(discriminator="type")]
 
 
 class RetryPolicy(Shape):
@@ -81,6 +92,7 @@ class Job(JobStatus):
     misfire_policy: Misfire
     misfire_grace_seconds: int
     region_policy: str
+    delivery: Delivery
     created_at: datetime
     updated_at: datetime
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -59,7 +59,7 @@ def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
             state(job.status),
             _text(job.name or job.key),
             _text(schedule_text(job.schedule)),
-            _text(job.target.get("target_id")),
+            _target(job.target),
             moment(job.next_run_at, now),
         )
     return made
@@ -79,7 +79,7 @@ def job_card(job: Job, now: datetime) -> RenderableType:
                 ("schedule", schedule_text(job.schedule)),
                 ("next run", moment(job.next_run_at, now)),
                 ("its zone's time", job.next_run_local),
-                ("target", f"{target.get('method')} {target.get('target_id')}{target.get('path') or ''}"),
+                ("target", _target_line(target)),
                 ("priority", job.priority),
                 ("window", f"{job.dispatch_window_seconds} s"),
                 ("misfire policy", job.misfire_policy),
@@ -262,3 +262,14 @@ def stats_table(stats: Stats, now: datetime) -> RenderableType:
             duration(minute.lag_p99_ms),
         )
     return made
+
+
+def _target(target: Mapping[str, Any]) -> str:
+    queue = target.get("task_queue")
+    return f"queue:{queue}" if queue else _text(target.get("target_id"))
+
+
+def _target_line(target: Mapping[str, Any]) -> str:
+    if queue := target.get("task_queue"):
+        return f"task queue {queue}, lease {target.get('lease_seconds')} s"
+    return f"{target.get('method')} {target.get('target_id')}{target.get('path') or ''}"

@@ -19,6 +19,8 @@ register.filter("duration", wording.duration)
 register.filter("parse", wording.parse)
 register.filter("instant", wording.instant)
 register.filter("time_split", wording.time_split)
+register.filter("target_label", wording.target_label)
+register.filter("target_text", wording.target_text)
 
 
 def _instant(value: object) -> datetime | None:
