@@ -4,16 +4,76 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from cells.domain.herd import Alike
 from cells.domain.ids import RunKey
 from cells.domain.job import Priority
+from cells.domain.run import RunState
+from cells.records import RunRow
+
+#: Runs that a page of a list looks at, at most, for those that fit its filters.
+RUNS_LOOKED_AT = 20_000
+#: Dead letters that are put into groups at most; the newest ones.
+LETTERS_GROUPED = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFilter:
+    """Which runs a list shows. All given conditions hold; ranges are [from, until)."""
+
+    job_id: uuid.UUID | None = None
+    state: RunState | None = None
+    target_id: str | None = None
+    scheduled_from: datetime | None = None
+    scheduled_until: datetime | None = None
+    due_from: datetime | None = None
+    due_until: datetime | None = None
+    finished_from: datetime | None = None
+    finished_until: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundRuns:
+    """A page. `reached`: it looked as far as it may, there is more behind this run; None: the page is
+    full, or there is nothing more."""
+
+    runs: Sequence[RunRow]
+    reached: RunKey | None = None
 
 
 class InsightStore(Protocol):
-    """Statistics, dead letters, what is to come."""
+    """Runs, statistics, dead letters, what is to come."""
+
+    async def list_runs(
+        self,
+        tenant_id: uuid.UUID,
+        *,
+        job_id: uuid.UUID | None = None,
+        state: RunState | None = None,
+        target_id: str | None = None,
+        scheduled_from: datetime | None = None,
+        scheduled_until: datetime | None = None,
+        after: RunKey | None = None,
+        limit: int = 50,
+    ) -> Sequence[RunRow]:
+        """Newest scheduled first. What `find_runs` finds at once."""
+        ...
+
+    async def find_runs(
+        self,
+        tenant_id: uuid.UUID,
+        where: RunFilter,
+        *,
+        after: RunKey | None,
+        limit: int,
+        looks: int = RUNS_LOOKED_AT,
+    ) -> FoundRuns:
+        """Newest scheduled first, among the next `looks` runs that the job and the scheduled range
+        leave: no filter makes a page dear."""
+        ...
 
     async def stats(
         self, tenant_id: uuid.UUID, *, since: datetime, until: datetime
@@ -61,7 +121,13 @@ class InsightStore(Protocol):
         """Open dead letters, newest first."""
         ...
 
-    async def dlq_groups(self, tenant_id: uuid.UUID, *, limit: int) -> Sequence[dict[str, object]]: ...
+    async def dlq_groups(
+        self, tenant_id: uuid.UUID, *, limit: int, looks: int = LETTERS_GROUPED
+    ) -> tuple[Sequence[dict[str, object]], bool]:
+        """The newest `looks` open dead letters by fingerprint, biggest group first: fingerprint, target_id,
+        http_status, error (of the newest), count, first_failed_at, last_failed_at. And whether there are
+        more letters than these, or more groups."""
+        ...
 
     async def dead_letters_of(self, tenant_id: uuid.UUID, key: RunKey) -> Sequence[Mapping[str, Any]]:
         """The dead letters of one run, its latest series first."""

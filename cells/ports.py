@@ -22,9 +22,8 @@ from cells.bulk import BulkAction, BulkStore, OperationRow, OperationStep, Selec
 from cells.contract import MeterRecord
 from cells.domain.ids import RunKey
 from cells.domain.job import JobState
-from cells.domain.run import RunState
 from cells.happenings import EventRow, EventStore
-from cells.insight import InsightStore
+from cells.insight import LETTERS_GROUPED, RUNS_LOOKED_AT, FoundRuns, InsightStore, RunFilter
 from cells.records import (
     LAG_BOUNDS_MS,
     AllowanceExceeded,
@@ -59,6 +58,8 @@ from cells.records import (
 
 __all__ = [
     "LAG_BOUNDS_MS",
+    "LETTERS_GROUPED",
+    "RUNS_LOOKED_AT",
     "AllowanceExceeded",
     "Applied",
     "BulkAction",
@@ -73,6 +74,7 @@ __all__ = [
     "EventRow",
     "EventStore",
     "Fence",
+    "FoundRuns",
     "HostLease",
     "HostStatus",
     "InsightStore",
@@ -89,6 +91,7 @@ __all__ = [
     "Queue",
     "QuotaExceeded",
     "Retryable",
+    "RunFilter",
     "RunRow",
     "SealedSecret",
     "Secrets",
@@ -226,21 +229,6 @@ class Store(BulkStore, EventStore, InsightStore, Protocol):
         ...
 
     async def get_run(self, tenant_id: uuid.UUID, key: RunKey) -> RunRow | None: ...
-    async def list_runs(
-        self,
-        tenant_id: uuid.UUID,
-        *,
-        job_id: uuid.UUID | None = None,
-        state: RunState | None = None,
-        target_id: str | None = None,
-        scheduled_from: datetime | None = None,
-        scheduled_until: datetime | None = None,
-        after: RunKey | None = None,
-        limit: int = 50,
-    ) -> Sequence[RunRow]:
-        """Newest scheduled first."""
-        ...
-
     async def cancel_run(self, fence: Fence, *, key: RunKey, actor: str, host_id: int) -> RunRow:
         """CANCELLED at once when it waits; `cancel_requested` when it is RUNNING. `Terminal` if
         there is none, `Conflict` if it has ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -35,9 +35,10 @@ _Place = tuple[int, RunPlace]
 )
 async def list_dlq(call: Call, query: Annotated[DlqQuery, Query()]) -> Response:
     """List runs that failed for good, the latest first, and the groups they form by fingerprint
-    (target, status and normalised error)."""
+    (target, status and normalised error): at most 50, made of the newest 10,000 dead letters of the
+    tenant whatever the filters. `truncated` says that there is more than they tell of."""
     store = call.services.store
-    filters = query.model_dump(mode="json", exclude={"limit", "cursor"})
+    filters = query.model_dump(mode="json", exclude={"limit", "cursor", "groups"})
     place = pagination.read_cursor(query.cursor, "dlq", filters, _Place)
     rows = await store.list_dlq(
         call.tenant_id,
@@ -50,13 +51,17 @@ async def list_dlq(call: Call, query: Annotated[DlqQuery, Query()]) -> Response:
         after=_after(place) if place is not None else None,
         limit=query.limit + 1,
     )
-    groups = await store.dlq_groups(call.tenant_id, limit=_GROUPS) if place is None else []
+    groups: Sequence[Mapping[str, Any]] = []
+    truncated = False
+    if place is None and query.groups:
+        groups, truncated = await store.dlq_groups(call.tenant_id, limit=_GROUPS)
     cursor = None
     if len(rows) > query.limit:
         cursor = pagination.make_cursor("dlq", filters, _place(rows[query.limit - 1]))
     return answer(
         {
             "groups": [_group(row) for row in groups],
+            "truncated": truncated,
             "items": [_letter(row) for row in rows[: query.limit]],
             "next_cursor": cursor,
         },

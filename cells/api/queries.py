@@ -50,13 +50,22 @@ class JobQuery(Page):
 
 
 class RunQuery(Page):
-    """Which runs to list, newest scheduled first; all conditions hold."""
+    """Which runs to list, newest scheduled first; all conditions hold. Ranges are [from, until)."""
 
     job_id: Term | None = None
     state: RunState | None = None
     target: Term | None = None
     scheduled_from: Moment | None = None
     scheduled_until: Moment | None = None
+    due_from: Moment | None = Field(
+        default=None, description="Means `scheduled_from` a day earlier, unless that is given."
+    )
+    due_until: Moment | None = None
+    finished_from: Moment | None = Field(
+        default=None,
+        description="Runs that ended then; means `scheduled_from` a day earlier, unless that is given.",
+    )
+    finished_until: Moment | None = None
 
 
 class LedgerQuery(Page):
@@ -82,6 +91,7 @@ class DlqQuery(Page):
     reason: Literal["FAILED", "UNKNOWN", "POISON"] | None = None
     failed_from: Moment | None = None
     failed_until: Moment | None = None
+    groups: bool = Field(default=True, description="false: the first page is without groups, too.")
 
 
 class EventQuery(Query):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import Query
@@ -13,14 +13,16 @@ from cells.api import documents, pagination, shapes
 from cells.api.finding import RunId, run_key_of
 from cells.api.problems import conflict, invalid, not_found, query_fault
 from cells.api.queries import RunQuery
-from cells.api.routing import Call, Routes, Rule, answer, page
+from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import Scope
 from cells.domain import ids
 from cells.domain.ids import RunKey
-from cells.ports import Conflict, RunRow, Terminal
+from cells.ports import Conflict, RunFilter, RunRow, Terminal
 
 routes = Routes("Runs")
 
+#: Between an occurrence and its run's end, unless a caller says that it looks for something older.
+_LONGEST = timedelta(days=1)
 #: The sort key in a cursor: parent, scheduled instant (epoch seconds), ordinal.
 RunPlace = tuple[uuid.UUID, int, int]
 
@@ -46,32 +48,71 @@ def key_at(place: RunPlace) -> RunKey:
     answers={200: ("One page of runs.", shapes.RunPage)},
 )
 async def list_runs(call: Call, query: Annotated[RunQuery, Query()]) -> Response:
-    """List runs, the newest scheduled first."""
-    job_id = ids.decode(ids.JOB, query.job_id) if query.job_id is not None else None
-    if query.job_id is not None and job_id is None:
-        raise invalid([query_fault("job_id", "is not the id of a job")])
+    """List runs, the newest scheduled first.
+
+    State, target, due and finished times are looked for among the runs of the scheduled range, 20,000
+    of them for a page at most: a page may be short and yet have a `next_cursor`. `looked_back_to` says
+    how far it looked.
+    """
+    where = _where(query)
     filters = query.model_dump(mode="json", exclude={"limit", "cursor"})
     after = pagination.read_cursor(query.cursor, "runs", filters, RunPlace)
-    rows = await call.services.store.list_runs(
+    found = await call.services.store.find_runs(
         call.tenant_id,
-        job_id=job_id,
-        state=query.state,
-        target_id=query.target,
-        scheduled_from=query.scheduled_from,
-        scheduled_until=query.scheduled_until,
+        where,
         after=key_at(after) if after is not None else None,
         limit=query.limit + 1,
     )
+    runs = found.runs[: query.limit]
+    last = runs[-1].key if len(found.runs) > query.limit else found.reached
+    cursor = pagination.make_cursor("runs", filters, place_of(last)) if last is not None else None
+    back_to = found.reached.scheduled_for if found.reached is not None else where.scheduled_from
     shown = call.may(Scope.PAYLOADS_READ)
-    return page(
-        [documents.run_document(row, bodies_shown=shown) for row in rows[: query.limit]],
-        path="/v1/runs",
-        filters=filters,
-        limit=query.limit,
-        cursor=pagination.make_cursor("runs", filters, place_of(rows[query.limit - 1].key))
-        if len(rows) > query.limit
-        else None,
+    return answer(
+        {
+            "items": [documents.run_document(row, bodies_shown=shown) for row in runs],
+            "next_cursor": cursor,
+            "looked_back_to": documents.instant(back_to),
+        },
+        headers=pagination.next_link("/v1/runs", filters, query.limit, cursor),
     )
+
+
+def _where(query: RunQuery) -> RunFilter:
+    """What is asked for. A range of times that are in no index implies one of scheduled times, which
+    are: nothing is due or ends before it is scheduled, and few things long after."""
+    faults = [
+        query_fault(f"{name}_from", f"must lie before {name}_until")
+        for name in ("scheduled", "due", "finished")
+        if (begin := getattr(query, f"{name}_from")) is not None
+        and (end := getattr(query, f"{name}_until")) is not None
+        and begin >= end
+    ]
+    job_id = ids.decode(ids.JOB, query.job_id) if query.job_id is not None else None
+    if query.job_id is not None and job_id is None:
+        faults.append(query_fault("job_id", "is not the id of a job"))
+    if faults:
+        raise invalid(faults)
+    begins = [at for at in (query.due_from, query.finished_from) if at is not None]
+    ends = [at for at in (query.scheduled_until, query.due_until, query.finished_until) if at is not None]
+    return RunFilter(
+        job_id=job_id,
+        state=query.state,
+        target_id=query.target,
+        scheduled_from=query.scheduled_from or (_a_day_before(max(begins)) if begins else None),
+        scheduled_until=min(ends, default=None),
+        due_from=query.due_from,
+        due_until=query.due_until,
+        finished_from=query.finished_from,
+        finished_until=query.finished_until,
+    )
+
+
+def _a_day_before(at: datetime) -> datetime | None:
+    try:
+        return at - _LONGEST
+    except OverflowError:
+        return None  # before all time
 
 
 @routes.add(

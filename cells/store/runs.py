@@ -11,7 +11,16 @@ import msgspec
 from cells.domain.ids import RunKey
 from cells.domain.run import Attempt, RunState
 from cells.domain.transitions import run_allowed
-from cells.ports import Conflict, Fence, RunRow, Terminal
+from cells.ports import (
+    LETTERS_GROUPED,
+    RUNS_LOOKED_AT,
+    Conflict,
+    Fence,
+    FoundRuns,
+    RunFilter,
+    RunRow,
+    Terminal,
+)
 from cells.store.base import StoreBase, fenced
 from cells.store.database import Row, fetch_all, fetch_one, fetch_row, run
 from cells.store.journal import Entry, seconds
@@ -41,21 +50,38 @@ class Runs(StoreBase):
         limit: int = 50,
     ) -> Sequence[RunRow]:
         """See `ports.Store.list_runs`."""
-        parameters = {
-            "tenant": tenant_id,
-            "parent": job_id,
-            "state": None if state is None else state.value,
-            "target": target_id,
-            "from": scheduled_from,
-            "until": scheduled_until,
-            "after_at": None if after is None else after.scheduled_for,
-            "after_parent": None if after is None else after.parent_id,
-            "after_ordinal": None if after is None else after.ordinal,
-            "limit": limit,
-        }
+        where = RunFilter(
+            job_id=job_id,
+            state=state,
+            target_id=target_id,
+            scheduled_from=scheduled_from,
+            scheduled_until=scheduled_until,
+        )
+        return (await self.find_runs(tenant_id, where, after=after, limit=limit)).runs
+
+    async def find_runs(
+        self,
+        tenant_id: uuid.UUID,
+        where: RunFilter,
+        *,
+        after: RunKey | None,
+        limit: int,
+        looks: int = RUNS_LOOKED_AT,
+    ) -> FoundRuns:
+        """See `ports.Store.find_runs`."""
+        name, end = ("run_list", "run_list_reached")
+        if where.job_id is not None:
+            name, end = ("run_list_of_job", "run_list_of_job_reached")
+        parameters = _list_parameters(tenant_id, where, after, limit) | {"looks": looks}
         async with self._database.transaction() as connection:
-            name = "run_list" if job_id is None else "run_list_of_job"
-            return [run_row(tenant_id, row) for row in await fetch_all(connection, name, parameters)]
+            runs = [run_row(tenant_id, row) for row in await fetch_all(connection, name, parameters)]
+            reached: RunKey | None = None
+            if len(runs) < limit and (row := await fetch_one(connection, end, parameters)):
+                reached = RunKey(parent_id=row[0], scheduled_for=row[1], ordinal=row[2])
+                if runs:
+                    # Runs that came in between the two statements must not make this page's be found twice.
+                    reached = min(reached, runs[-1].key, key=_place)
+            return FoundRuns(runs=runs, reached=reached)
 
     async def cancel_run(self, fence: Fence, *, key: RunKey, actor: str, host_id: int) -> RunRow:
         """See `ports.Store.cancel_run`. `actor` is kept by the control plane's audit log."""
@@ -139,9 +165,10 @@ class Runs(StoreBase):
                 for row in await fetch_all(connection, "dlq_list", parameters)
             ]
 
-    async def dlq_groups(self, tenant_id: uuid.UUID, *, limit: int) -> Sequence[dict[str, object]]:
-        """Open dead letters by fingerprint, biggest group first: fingerprint, target_id,
-        http_status, error (of the newest), count, first_failed_at, last_failed_at."""
+    async def dlq_groups(
+        self, tenant_id: uuid.UUID, *, limit: int, looks: int = LETTERS_GROUPED
+    ) -> tuple[Sequence[dict[str, object]], bool]:
+        """See `ports.Store.dlq_groups`."""
         names = (
             "fingerprint",
             "target_id",
@@ -151,9 +178,36 @@ class Runs(StoreBase):
             "first_failed_at",
             "last_failed_at",
         )
+        parameters = {"tenant": tenant_id, "limit": limit + 1, "looks": looks}
         async with self._database.transaction() as connection:
-            rows = await fetch_all(connection, "dlq_groups", {"tenant": tenant_id, "limit": limit})
-            return [dict(zip(names, row, strict=True)) for row in rows]
+            rows = await fetch_all(connection, "dlq_groups", parameters)
+        truncated = len(rows) > limit or any(more for *_, more in rows)
+        return [dict(zip(names, row[:-1], strict=True)) for row in rows[:limit]], truncated
+
+
+def _place(key: RunKey) -> tuple[datetime, uuid.UUID, int]:
+    return key.scheduled_for, key.parent_id, key.ordinal
+
+
+def _list_parameters(
+    tenant_id: uuid.UUID, where: RunFilter, after: RunKey | None, limit: int
+) -> dict[str, object]:
+    return {
+        "tenant": tenant_id,
+        "parent": where.job_id,
+        "state": None if where.state is None else where.state.value,
+        "target": where.target_id,
+        "from": where.scheduled_from,
+        "until": where.scheduled_until,
+        "due_from": where.due_from,
+        "due_until": where.due_until,
+        "finished_from": where.finished_from,
+        "finished_until": where.finished_until,
+        "after_at": None if after is None else after.scheduled_for,
+        "after_parent": None if after is None else after.parent_id,
+        "after_ordinal": None if after is None else after.ordinal,
+        "limit": limit,
+    }
 
 
 def _key(tenant_id: uuid.UUID, key: RunKey) -> dict[str, object]:

@@ -20,10 +20,15 @@ def list_runs(
     target: str | None = None,
     scheduled_from: datetime | str | None = None,
     scheduled_until: datetime | str | None = None,
+    due_from: datetime | str | None = None,
+    due_until: datetime | str | None = None,
+    finished_from: datetime | str | None = None,
+    finished_until: datetime | str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Run]]:
-    """Runs, the newest scheduled first. All conditions hold."""
+    """Runs, the newest scheduled first. All conditions hold. `due_from` and `finished_from` look at runs
+    that were scheduled at most a day earlier, unless `scheduled_from` is given."""
     return Call(
         method="GET",
         path="/v1/runs",
@@ -34,6 +39,10 @@ def list_runs(
             target=target,
             scheduled_from=scheduled_from,
             scheduled_until=scheduled_until,
+            due_from=due_from,
+            due_until=due_until,
+            finished_from=finished_from,
+            finished_until=finished_until,
             limit=limit,
             cursor=cursor,
         ),
@@ -58,24 +67,27 @@ def cancel_run(run_id: str) -> Call[Run]:
 # --- dead letters, statistics, events ------------------------------------------------------
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeadLetters(Page[DeadLetter]):
-    """A page of dead letters; the first one has the groups, too."""
+    """A page of dead letters; the first one has the groups, too. `truncated`: there are more dead letters,
+    or more groups, than the groups tell of."""
 
     groups: Sequence[DeadLetterGroup] = ()
+    truncated: bool = False
 
 
 def list_dead_letters(
     *,
     target: str | None = None,
     fingerprint: str | None = None,
+    groups: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[DeadLetters]:
-    """Runs that failed for good, the latest first."""
+    """Runs that failed for good, the latest first; without the groups they form if `groups` is false."""
     return Call(
         method="GET",
         path="/v1/dlq",
         read=_read_dead_letters,
-        query=query(target=target, fingerprint=fingerprint, limit=limit, cursor=cursor),
+        query=query(target=target, fingerprint=fingerprint, groups=groups, limit=limit, cursor=cursor),
     )
 
 
@@ -87,6 +99,7 @@ def _read_dead_letters(answer: Answer) -> DeadLetters:
         next_cursor=page.next_cursor,
         document=page.document,
         groups=tuple(decode(DeadLetterGroup, group) for group in groups),
+        truncated=page.document.get("truncated") is True,
     )
 
 

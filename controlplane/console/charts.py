@@ -16,6 +16,8 @@ STEPS: dict[str, timedelta] = {
     "24h": timedelta(minutes=15),
     "7d": timedelta(hours=2),
 }
+#: The end of a run is written down this soon.
+WRITTEN_WITHIN = timedelta(seconds=5)
 _COUNTS = ("started", "succeeded", "failed", "retried", "cancelled", "skipped")
 _ROUND = (1, 2, 5)
 
@@ -39,6 +41,12 @@ class Bin:
     @property
     def ended(self) -> int:
         return self.succeeded + self.failed + self.cancelled
+
+    @property
+    def ended_from(self) -> datetime:
+        """Since when the runs counted here can have ended: they are counted when that is written down, a
+        moment later."""
+        return self.begin - WRITTEN_WITHIN
 
     @property
     def success(self) -> float | None:

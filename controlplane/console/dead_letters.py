@@ -33,6 +33,7 @@ def dead_letters(visit: Visit) -> HttpResponse:
     chosen = [group for group in groups if group["fingerprint"] == filters.get("fingerprint")]
     context |= {
         "groups": groups,
+        "truncated": bool(groups) and found["truncated"],
         "chosen": chosen[0] if chosen else None,
         "items": [{**item, "label": labels.get(item["job_id"])} for item in found["items"]],
         "next": next_page(visit, filters, found["next_cursor"]),

@@ -28,7 +28,6 @@ from controlplane.console.wording import instant, parse
 
 _MINUTES = 60
 _NEXT = 6
-_GROUPS = 50
 #: What comes next is looked for in these spans, the nearest first.
 _SPANS = tuple(timedelta(seconds=s) for s in (10, 60, 600, 3600, 86400, 7 * 86400, 366 * 86400))
 
@@ -99,7 +98,7 @@ def _live(visit: Visit) -> dict[str, Any]:
         "columns": columns(stats["minutes"], since),
         "next_runs": [{"job": job, "label": label(job)} for job in following[:_NEXT]],
         "dead": sum(group["count"] for group in dead["groups"]),
-        "dead_more": len(dead["groups"]) >= _GROUPS,
+        "dead_more": bool(dead["truncated"]),
         "dead_groups": dead["groups"][:3],
         "pending": at_most_shown(pending),
         "pending_one": len(pending["items"]) == 1,

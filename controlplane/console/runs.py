@@ -33,6 +33,7 @@ from controlplane.console.wording import instant, parse, readable, time_split
 #: A run's page looks back.
 _NOW_AT = 0.85
 _CANCELLABLE = ("DUE", "READY", "RUNNING", "RETRY_WAIT")
+_TIMES = ("scheduled_from", "scheduled_until", "finished_from", "finished_until", "due_from", "due_until")
 _RANGES = (
     ("1 h", timedelta(hours=1)),
     ("24 h", timedelta(hours=24)),
@@ -44,9 +45,9 @@ _RANGES = (
 @tenant_page(Scope.JOBS_READ)
 def run_list(visit: Visit) -> HttpResponse:
     """GET /t/<slug>/runs/"""
-    if elsewhere := settled(visit, "scheduled_from", "scheduled_until"):
+    if elsewhere := settled(visit, *_TIMES):
         return redirect(elsewhere)
-    filters = asked(visit, "state", "job_id", "target", "scheduled_from", "scheduled_until")
+    filters = asked(visit, "state", "job_id", "target", *_TIMES)
     context: dict[str, Any] = {
         "section": "runs",
         "filters": filters,
@@ -65,6 +66,8 @@ def run_list(visit: Visit) -> HttpResponse:
     context["runs"] = [{**run, "label": labels.get(run["job_id"])} for run in found["items"]]
     context["job_label"] = labels.get(filters.get("job_id", ""))
     context["next"] = next_page(visit, filters, found["next_cursor"])
+    # Said only where somebody looked for something that is not found by its scheduled time.
+    context["looked_back_to"] = found.get("looked_back_to") if "scheduled_from" not in filters else None
     context["paged"] = bool(visit.request.GET.get("cursor"))
     return visit.page("console/runs/list.html", **context)
 

@@ -73,7 +73,13 @@ class RunPage(Shape):
     """A page of runs."""
 
     items: list[Run]
-    next_cursor: str | None
+    next_cursor: str | None = Field(
+        description="Where to go on. There may be one behind a short or even empty page: a page looks at "
+        "20,000 runs at most for those that fit."
+    )
+    looked_back_to: datetime | None = Field(
+        description="Runs scheduled before that were not looked at for this page; null: all there are."
+    )
 
 
 class PastOccurrence(Shape):
@@ -160,7 +166,10 @@ class DeadLetterGroup(Shape):
 class Dlq(Shape):
     """A page of dead letters."""
 
-    groups: list[DeadLetterGroup]
+    groups: list[DeadLetterGroup] = Field(description="The first page's: by how many runs they hold.")
+    truncated: bool = Field(
+        description="The groups are made of the newest 10,000 dead letters alone, or are the biggest 50."
+    )
     items: list[DeadLetter]
     next_cursor: str | None
 

@@ -168,33 +168,71 @@ FROM runs
 WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND scheduled_for = %(at)s AND ordinal = %(ordinal)s;
 
 -- name: run_list
--- A page of a tenant's runs, newest scheduled first.
+-- A page of a tenant's runs, newest scheduled first. State, target and what else has no index is looked for
+-- among the next `looks` of them only: a page costs no more than that, whatever is asked for.
 SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
        lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
        http_status, reason, skipped, attempts::text
+FROM (SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
+             lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
+             http_status, reason, skipped, attempts
+      FROM runs
+      WHERE tenant_id = %(tenant)s
+        AND scheduled_for >= coalesce(%(from)s::timestamptz, '-infinity')
+        AND scheduled_for < coalesce(%(until)s::timestamptz, 'infinity')
+        AND (%(after_at)s::timestamptz IS NULL
+             OR (scheduled_for, parent_id, ordinal) < (%(after_at)s, %(after_parent)s::uuid, %(after_ordinal)s::int))
+      ORDER BY scheduled_for DESC, parent_id DESC, ordinal DESC LIMIT %(looks)s) AS looked
+WHERE (%(state)s::text IS NULL OR state = %(state)s)
+  AND (%(target)s::text IS NULL OR target_id = %(target)s)
+  AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
+  AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
+  AND (%(finished_from)s::timestamptz IS NULL OR finished_at >= %(finished_from)s)
+  AND (%(finished_until)s::timestamptz IS NULL OR finished_at < %(finished_until)s)
+ORDER BY scheduled_for DESC, parent_id DESC, ordinal DESC LIMIT %(limit)s;
+
+-- name: run_list_reached
+-- The last run that `run_list` looks at (tenant_id); none where it sees the end of the list.
+SELECT parent_id, scheduled_for, ordinal
 FROM runs
 WHERE tenant_id = %(tenant)s
   AND scheduled_for >= coalesce(%(from)s::timestamptz, '-infinity')
   AND scheduled_for < coalesce(%(until)s::timestamptz, 'infinity')
   AND (%(after_at)s::timestamptz IS NULL
        OR (scheduled_for, parent_id, ordinal) < (%(after_at)s, %(after_parent)s::uuid, %(after_ordinal)s::int))
-  AND (%(state)s::text IS NULL OR state = %(state)s)
-  AND (%(target)s::text IS NULL OR target_id = %(target)s)
-ORDER BY scheduled_for DESC, parent_id DESC, ordinal DESC LIMIT %(limit)s;
+ORDER BY scheduled_for DESC, parent_id DESC, ordinal DESC OFFSET %(looks)s - 1 LIMIT 1;
 
 -- name: run_list_of_job
--- The same for one job (tenant_id, job).
+-- The same as `run_list` for one job (tenant_id, job).
 SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
        lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
        http_status, reason, skipped, attempts::text
+FROM (SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
+             lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
+             http_status, reason, skipped, attempts
+      FROM runs
+      WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s
+        AND scheduled_for >= coalesce(%(from)s::timestamptz, '-infinity')
+        AND scheduled_for < coalesce(%(until)s::timestamptz, 'infinity')
+        AND (%(after_at)s::timestamptz IS NULL OR (scheduled_for, ordinal) < (%(after_at)s, %(after_ordinal)s::int))
+      ORDER BY scheduled_for DESC, ordinal DESC LIMIT %(looks)s) AS looked
+WHERE (%(state)s::text IS NULL OR state = %(state)s)
+  AND (%(target)s::text IS NULL OR target_id = %(target)s)
+  AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
+  AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
+  AND (%(finished_from)s::timestamptz IS NULL OR finished_at >= %(finished_from)s)
+  AND (%(finished_until)s::timestamptz IS NULL OR finished_at < %(finished_until)s)
+ORDER BY scheduled_for DESC, ordinal DESC LIMIT %(limit)s;
+
+-- name: run_list_of_job_reached
+-- The last run that `run_list_of_job` looks at (tenant_id, job); none where it sees the end of the list.
+SELECT parent_id, scheduled_for, ordinal
 FROM runs
 WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s
   AND scheduled_for >= coalesce(%(from)s::timestamptz, '-infinity')
   AND scheduled_for < coalesce(%(until)s::timestamptz, 'infinity')
   AND (%(after_at)s::timestamptz IS NULL OR (scheduled_for, ordinal) < (%(after_at)s, %(after_ordinal)s::int))
-  AND (%(state)s::text IS NULL OR state = %(state)s)
-  AND (%(target)s::text IS NULL OR target_id = %(target)s)
-ORDER BY scheduled_for DESC, ordinal DESC LIMIT %(limit)s;
+ORDER BY scheduled_for DESC, ordinal DESC OFFSET %(looks)s - 1 LIMIT 1;
 
 -- name: dlq_list
 -- Open dead letters of a tenant, newest first.
@@ -213,10 +251,15 @@ WHERE tenant_id = %(tenant)s AND state = 'OPEN'
 ORDER BY failed_at DESC, parent_id DESC, scheduled_for DESC, ordinal DESC LIMIT %(limit)s;
 
 -- name: dlq_groups
--- Open dead letters of a tenant by fingerprint, biggest first.
+-- Open dead letters of a tenant by fingerprint, biggest first, among the newest `looks` of them; and
+-- whether there are more.
 SELECT fingerprint, target_id, http_status, (array_agg(error ORDER BY failed_at DESC))[1], count(*),
-       min(failed_at), max(failed_at)
-FROM dlq WHERE tenant_id = %(tenant)s AND state = 'OPEN'
+       min(failed_at), max(failed_at),
+       EXISTS (SELECT FROM dlq WHERE tenant_id = %(tenant)s AND state = 'OPEN'
+               ORDER BY failed_at DESC OFFSET %(looks)s LIMIT 1)
+FROM (SELECT fingerprint, target_id, http_status, error, failed_at
+      FROM dlq WHERE tenant_id = %(tenant)s AND state = 'OPEN'
+      ORDER BY failed_at DESC LIMIT %(looks)s) AS newest
 GROUP BY fingerprint, target_id, http_status
 ORDER BY count(*) DESC, fingerprint LIMIT %(limit)s;
 

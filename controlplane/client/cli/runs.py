@@ -31,6 +31,8 @@ def list_(
     target: Annotated[str | None, typer.Option("--target", "-t", help="That called this target.")] = None,
     since: Annotated[str | None, typer.Option(help="Scheduled at or after this instant.")] = None,
     until: Annotated[str | None, typer.Option(help="Scheduled before this instant.")] = None,
+    ended_since: Annotated[str | None, typer.Option(help="Ended at or after this instant.")] = None,
+    ended_until: Annotated[str | None, typer.Option(help="Ended before this instant.")] = None,
     limit: Limit = 50,
 ) -> None:
     """List runs, the newest scheduled first."""
@@ -40,6 +42,8 @@ def list_(
         target=target,
         scheduled_from=since,
         scheduled_until=until,
+        finished_from=ended_since,
+        finished_until=ended_until,
         limit=min(limit, 200) if limit > 0 else 200,
     )
     runs = session.take(walk, limit)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from cells.api import documents
 from cells.contract import Scope
 from cells.domain.run import RunState
 from tests.component.cells.api.harness import Api, Cell
@@ -100,10 +101,53 @@ async def test_listing_runs(running: Cell) -> None:
     assert len(await found("scheduled_from=2026-01-01T00:00:00Z")) == 6
 
 
+async def test_runs_are_found_by_when_they_ended_and_were_due(running: Cell) -> None:
+    api = running.api
+    await api.target(target_id=TARGET)
+    # Scheduled long before they end: the list of that hour does not hold them, that of the end does.
+    job = await api.job(TARGET, schedule={"type": "ONCE", "run_at": "2026-01-05T09:00:00Z"})
+    (claim,) = await running.claim(job["job_id"])
+    await running.complete(claim, RunState.SUCCEEDED)
+    by_hand = await api.job(TARGET)
+    run = await triggered(running, by_hand["job_id"])
+    ended = await api.ok("POST", f"/v1/runs/{run['run_id']}:cancel")
+    before, end, after = (
+        documents.instant(datetime.fromisoformat(ended["finished_at"]) + timedelta(seconds=n))
+        for n in (-60, 0, 60)
+    )
+
+    async def found(query: str) -> tuple[list[str], str | None]:
+        page = await api.get(f"/v1/runs?{query}")
+        return [item["run_id"] for item in page["items"]], page["looked_back_to"]
+
+    day_before = documents.instant(datetime.fromisoformat(before or "") - timedelta(days=1))
+    assert await found(f"finished_from={before}&finished_until={after}") == ([run["run_id"]], day_before)
+    both = await found(f"finished_from={before}&finished_until={after}&scheduled_from=2026-01-01T00:00:00Z")
+    assert both == ([run["run_id"], str(claim.key)], "2026-01-01T00:00:00Z")
+    assert (await found(f"finished_from={after}"))[0] == []
+    assert (await found(f"finished_until={before}"))[0] == []
+    assert await found(f"finished_until={after}&state=SUCCEEDED") == ([str(claim.key)], None)
+    assert (await found(f"finished_from={before}&finished_until={end}"))[0] == []
+    # Its time was past when the job was made: it was due at once.
+    due = datetime.fromisoformat((await api.get(f"/v1/runs/{claim.key}"))["due_at"])
+    second = [documents.instant(due + timedelta(seconds=n)) for n in (-1, 1)]
+    due_then = f"due_from={second[0]}&due_until={second[1]}&state=SUCCEEDED"
+    assert (await found(due_then))[0] == []
+    assert (await found(f"{due_then}&scheduled_from=2026-01-01T00:00:00Z"))[0] == [str(claim.key)]
+    wrong = f"finished_from={after}&finished_until={before}&due_from={end}&due_until={end}&job_id=x"
+    faults = await api.problem("GET", f"/v1/runs?{wrong}", status=422, code="INVALID")
+    assert {fault["parameter"] for fault in faults["errors"]} == {"finished_from", "due_from", "job_id"}
+    first = "finished_from=1970-01-01T00:00:00Z"
+    assert len((await found(first))[0]) == 2
+    cursor = (await api.get(f"/v1/runs?{first}&limit=1"))["next_cursor"]
+    assert (await found(f"{first}&limit=1&cursor={cursor}"))[0] == [str(claim.key)]
+    await api.problem("GET", f"/v1/runs?limit=1&cursor={cursor}", status=422, code="INVALID")
+
+
 async def test_dead_letters_are_grouped(running: Cell) -> None:
     api = running.api
     await api.target(target_id=TARGET)
-    assert await api.get("/v1/dlq") == {"groups": [], "items": [], "next_cursor": None}
+    assert await api.get("/v1/dlq") == {"groups": [], "truncated": False, "items": [], "next_cursor": None}
     failed = []
     for i in range(3):
         job = await api.job(TARGET, schedule={"type": "NOW"})
@@ -114,6 +158,8 @@ async def test_dead_letters_are_grouped(running: Cell) -> None:
     first = await api.get("/v1/dlq?limit=2")
     groups = [(group["fingerprint"], group["count"]) for group in first["groups"]]
     assert groups == [("tgt_email/404", 2), ("tgt_email/500", 1)]
+    plain = await api.get("/v1/dlq?limit=2&groups=false")
+    assert (plain["groups"], plain["items"], plain["truncated"]) == ([], first["items"], False)
     rest = await api.get(f"/v1/dlq?limit=2&cursor={first['next_cursor']}")
     assert (rest["groups"], rest["next_cursor"]) == ([], None)
     items = first["items"] + rest["items"]

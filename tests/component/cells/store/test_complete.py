@@ -242,7 +242,7 @@ async def test_a_run_whose_executors_keep_dying_is_poison(world: World) -> None:
         world.a.tenant_id, target_id=None, fingerprint=None, after=None, limit=10
     )
     assert (dead["reason"], dead["key"]) == ("POISON", claim.key)
-    (group,) = await world.store.dlq_groups(world.a.tenant_id, limit=10)
+    ((group,), _) = await world.store.dlq_groups(world.a.tenant_id, limit=10)
     assert (group["count"], group["fingerprint"]) == (1, dead["fingerprint"])
 
 

@@ -369,11 +369,16 @@ async def test_dead_letters_are_listed_by_page_and_group(world: World) -> None:
     assert [d["key"] for d in (*first, *rest)] == keys[::-1]
     only = await store.list_dlq(tenant, target_id=None, fingerprint="f404", after=None, limit=9)
     assert [d["key"] for d in only] == [keys[2]]
-    groups = await store.dlq_groups(tenant, limit=5)
+    groups, truncated = await store.dlq_groups(tenant, limit=5)
+    assert not truncated
     assert [(g["fingerprint"], g["count"], g["http_status"]) for g in groups] == [
         ("f500", 2, 500),
         ("f404", 1, 404),
     ]
+    assert await store.dlq_groups(tenant, limit=1) == (groups[:1], True)
+    newest, more = await store.dlq_groups(tenant, limit=5, looks=2)
+    assert ([(g["fingerprint"], g["count"]) for g in newest], more) == ([("f404", 1), ("f500", 1)], True)
+    assert (await store.dlq_groups(tenant, limit=5, looks=3))[1] is False
     assert (
         await store.list_dlq(world.b.tenant_id, target_id=None, fingerprint=None, after=None, limit=9) == []
     )

@@ -124,6 +124,9 @@ HOT = [
     "run_get",
     "run_list",
     "run_list_of_job",
+    "run_list_reached",
+    "run_list_of_job_reached",
+    "dlq_groups",
     "fold_rows",
     "seal_bodies",
     "meters_unshipped",
@@ -184,12 +187,24 @@ async def explained(
 async def test_feeds_and_lists_are_read_in_the_order_of_their_index(
     store: PostgresStore, world: World
 ) -> None:
-    await world.sql.execute(b"ANALYZE events, jobs, job_versions, job_facets")
+    await world.sql.execute(b"ANALYZE events, jobs, job_versions, job_facets, runs")
     for statistics in (True, False):
-        for name in ("events_after", "events_newest", "job_list", "job_list_by_facet"):
+        for name in (
+            "events_after",
+            "events_newest",
+            "job_list",
+            "job_list_by_facet",
+            "run_list",
+            "run_list_of_job",
+            "run_list_reached",
+            "run_list_of_job_reached",
+        ):
             assert "Sort" not in await explained(store, name, without=SORTING, statistics=statistics), name
         # What has to be sorted is seen to be.
         assert "Sort" in await explained(store, "job_list_by_name", without=SORTING, statistics=statistics)
+    # What no index finds is looked for below a limit of its own.
+    for name in ("run_list", "run_list_of_job", "dlq_groups"):
+        assert (await explained(store, name)).count("Limit") >= 2, name
     assert "host_id = h.host_id" in await explained(store, "target_in_flight")
     # Probes of a second term name the whole key.
     assert "(facet = $5) AND (created_at = f.created_at)" in await explained(store, "job_list_by_facet")

@@ -287,10 +287,10 @@ class Cell:
             "GET /v1/operations": {"items": [OPERATION], "next_cursor": None},
             "GET /v1/operations/op_1": OPERATION,
             "POST /v1/operations/op_1:stop": {**OPERATION, "state": "STOPPED"},
-            "GET /v1/runs": {"items": [RUN], "next_cursor": None},
+            "GET /v1/runs": {"items": [RUN], "next_cursor": None, "looked_back_to": None},
             f"GET /v1/runs/{RUN_ID}": RUN,
             "GET /v1/targets": {"items": [TARGET], "next_cursor": None},
-            "GET /v1/dlq": {"items": [], "groups": [], "next_cursor": None},
+            "GET /v1/dlq": {"items": [], "groups": [], "truncated": False, "next_cursor": None},
             "GET /v1/stats": {"since": "", "until": "", "minutes": [FIGURES], "total": FIGURES},
             "POST /v1/schedules:preview": {
                 "occurrences": [

@@ -31,6 +31,19 @@ def test_local_times_of_the_filter_become_instants_everybody_reads_alike(cell: C
     assert 'value="2026-11-30T15:00:00"' in page
 
 
+def test_a_search_that_is_not_over_says_how_far_it_looked(cell: Cell, owner: Signed) -> None:
+    looked = {"items": [], "next_cursor": "more", "looked_back_to": "2026-11-29T06:00:00Z"}
+    cell.answers["GET /v1/runs"] = (200, looked)
+    page = owner.browser.get(f"{owner.base}/runs/?state=FAILED").content.decode()
+    assert "No run fits these filters among those scheduled since" in page
+    assert "/runs/?state=FAILED&amp;cursor=more" in page
+    cell.answers["GET /v1/runs"] = (200, {**looked, "next_cursor": None})
+    ended = owner.browser.get(f"{owner.base}/runs/?finished_from=2026-11-30T06:00:00Z").content.decode()
+    assert "among those scheduled since" in ended
+    assert "Look further back" not in ended
+    assert "finished_from=2026-11-30T06%3A00%3A00Z" in cell.asked("GET", "/v1/runs")[-1].target
+
+
 def test_a_failed_run_shows_each_attempt_and_its_headers(cell: Cell, owner: Signed) -> None:
     page = owner.browser.get(f"{owner.base}/runs/{RUN_ID}/").content.decode()
     assert "Failed for good:" in page
@@ -68,8 +81,13 @@ def test_running_again_says_what_it_means_and_starts_one_run(cell: Cell, owner: 
 
 # --- dead letters ------------------------------------------------------------------------
 def test_dead_letters_are_grouped_and_named(cell: Cell, owner: Signed) -> None:
-    cell.answers["GET /v1/dlq"] = (200, {"groups": [GROUP], "items": [LETTER], "next_cursor": "n"})
+    cell.answers["GET /v1/dlq"] = (
+        200,
+        {"groups": [GROUP], "truncated": True, "items": [LETTER], "next_cursor": "n"},
+    )
     page = owner.browser.get(f"{owner.base}/dlq/?fingerprint=abc").content.decode()
+    assert page.count("234+<") == 2
+    assert "they count the latest 10,000" in page
     assert "1\u202f234" in page
     assert "Digest &lt;b&gt;" in page
     assert "fingerprint=abc&amp;cursor=n" in page
@@ -152,6 +170,8 @@ def test_charts_have_a_table_of_the_same_figures(cell: Cell, owner: Signed) -> N
     assert "The same as a table" in page
     assert 'href="?scale=7d" aria-current="true"' in page
     assert cell.asked("GET", "/v1/stats")[0].target.count("since=") == 1
+    # A minute counts what ended in it; the list must hold just these.
+    assert "/runs/?finished_from=2026-11-30T05:59:55Z&amp;finished_until=2026-11-30T08:00:00Z" in page
 
 
 def test_the_last_run_of_a_job_is_asked_for_where_it_is_long_ago(cell: Cell, owner: Signed) -> None:
