@@ -32,7 +32,7 @@ from cells.metering.meter import MeterService
 from cells.observability import logs
 from cells.observability.metrics import Metrics
 from cells.ops import Readiness, in_front, ops_app
-from cells.ports import Retryable, Terminal
+from cells.ports import Clock, Retryable, Terminal
 from cells.secrets import SealedBox
 from cells.serving import HttpServer
 from cells.store.migrate import migrate
@@ -60,10 +60,10 @@ _CLOSING_SECONDS = 15.0
 class Process:
     """Everything one process is made of. `run` is its life."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Settings, clock: Clock):
         self.settings = settings
         self.metrics = Metrics()
-        self.clock = SystemClock()
+        self.clock = clock
         self.secrets = SealedBox(settings.installation_keys)
         self.store = PostgresStore(
             settings.database_url, cell_name=settings.cell_name, pool_size=settings.pool_size
@@ -275,17 +275,20 @@ def _calm_collector() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-async def _main(settings: Settings) -> int:
+async def _main(settings: Settings, clock: Clock) -> int:
     try:
-        process = Process(settings)
+        process = Process(settings, clock)
     except OSError as fault:
         log.error("cannot listen", bind=f"{settings.bind_host}:{settings.bind_port}", fault=str(fault))
         return 1
     return await process.run()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 after a drain, 1 if it could not live, 2 for settings that are no settings."""
+def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) -> int:
+    """Exit status: 0 after a drain, 1 if it could not live, 2 for settings that are no settings.
+
+    `clock` stands in for the machine's own.
+    """
     parser = argparse.ArgumentParser(prog="python -m cells.host", description="A process of a cell.")
     parser.add_argument("--roles", help=f"comma separated; all by default: {','.join(ROLES)}")
     chosen = parser.parse_args(arguments)
@@ -296,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(fault, file=sys.stderr)
         return 2
     logs.configure(settings.log_level, cell=settings.cell_name, pid=str(os.getpid()))
-    return uvloop.run(_main(settings))
+    return uvloop.run(_main(settings, clock or SystemClock()))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,16 @@ from deploy.demo import demo_jobs, hello, seed
 from deploy.home import ROOT, AlreadyRunning, Home, State, default_home, write_atomically
 from deploy.logs import open_log, tail
 from deploy.processes import Processes, engine_process
-from deploy.settings import Environments, Options, Ports, Stores, bootstrap_request, read_options
+from deploy.settings import (
+    Environments,
+    Options,
+    Ports,
+    Stores,
+    bootstrap_request,
+    cell_hosts,
+    cell_url,
+    read_options,
+)
 from deploy.stores import check_given_postgres, claim_given_valkey, create_database, locate, own_engines
 from deploy.supervisor import Supervisor
 
@@ -31,6 +40,7 @@ class Installation:
     def __init__(self, home: Home, options: Options) -> None:
         self._home = home
         self._options = options
+        self._hosts = cell_hosts(options)
         self._state: State = home.load()
         self._ports = Ports(self._state)
         self._started = time.monotonic()
@@ -44,15 +54,15 @@ class Installation:
 
     async def up(self) -> None:
         """Start everything, in parallel where nothing waits for something."""
-        home, options, state = self._home, self._options, self._state
+        home, options, state, hosts = self._home, self._options, self._state, self._hosts
         children.end_marked(home.folder)
         engines = own_engines(home, state, self._ports, options)
         stores = locate(state, options, engines)
         environments = Environments(home, state, self._ports, stores)
         processes = Processes(home, environments, self._ports)
-        for name in ("router", "django", "echo", *(f"cell-{cell}" for cell in options.cells)):
+        for name in ("router", "django", "echo", *(host.name for host in hosts)):
             self._ports.of(name)
-        bootstrap = bootstrap_request(state, self._ports, options.cells)
+        bootstrap = bootstrap_request(state, self._ports, hosts)
         home.keep(state)  # before anything is encrypted or protected by a secret in it
 
         async def stores_are_there() -> None:
@@ -73,7 +83,7 @@ class Installation:
             return await self._manage("bootstrap", ["bootstrap"], environments, json.dumps(bootstrap))
 
         async def data_plane() -> None:
-            await _all(*(start(processes.cell(cell)) for cell in options.cells))
+            await _all(*(start(processes.cell(host)) for host in hosts))
             cells_are_up.set()
 
         start = self.supervisor.start
@@ -153,13 +163,19 @@ class Installation:
             "operator_api_key": state.operator_api_key,
             "cells": {
                 name: {
-                    "url": self._ports.url(f"cell-{name}"),
+                    "url": self._first_url(name),
+                    "hosts": {
+                        host.name: self._ports.url(host.name) for host in self._hosts if host.cell == name
+                    },
                     "database_url": stores.cells[name],
                     "valkey_url": stores.cell_valkeys[name],
                 }
                 for name in self._options.cells
             },
         }
+
+    def _first_url(self, cell: str) -> str:
+        return cell_url(self._ports, self._hosts, cell).split(",")[0]
 
     def _write_dev(self) -> None:
         if self._dev:

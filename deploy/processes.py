@@ -13,7 +13,7 @@ from deploy import children
 from deploy.engines import Engine
 from deploy.home import ROOT, Home
 from deploy.ports import LOOPBACK
-from deploy.settings import Environments, Ports
+from deploy.settings import CellHost, Environments, Ports
 from deploy.supervisor import Process
 
 #: Order of stopping: first what brings work in, then what does it, then what it reports to,
@@ -41,9 +41,9 @@ class Processes:
         self._environments = environments
         self._ports = ports
 
-    def cell(self, name: str) -> Process:
-        """A cell's host with all its roles."""
-        return self._http(f"cell-{name}", ["-m", "cells.host"], self._environments.cell(name), _WORK)
+    def cell(self, host: CellHost) -> Process:
+        """A process of a cell."""
+        return self._http(host.name, ["-m", "cells.host"], self._environments.cell(host), _WORK)
 
     def router(self) -> Process:
         """The router in front of the API."""

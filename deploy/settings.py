@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from deploy.children import MARK
+from deploy.children import MARK, CannotStart
 from deploy.home import Home, State
 from deploy.ports import LOOPBACK, Reservation
 
@@ -19,20 +20,71 @@ class Options:
     """What the environment of `make run` asks for."""
 
     cells: tuple[str, ...]  # CLOCKHOUSE_CELLS, comma separated
+    #: CLOCKHOUSE_CELL_HOSTS: how many processes a cell has, or the roles of each, `;` between them.
+    #: Here the roles of each, None for all.
+    cell_hosts: tuple[str | None, ...]
     database_url: str | None  # CLOCKHOUSE_DATABASE_URL: an admin URL of a server to use
     valkey_url: str | None  # CLOCKHOUSE_VALKEY_URL: a server to use, its number is our first
     demo_jobs: bool  # CLOCKHOUSE_DEMO_JOBS=0: leave the demo tenant empty
 
 
+@dataclass(frozen=True, kw_only=True)
+class CellHost:
+    """One process of a cell."""
+
+    name: str  # of the process, and of its port
+    cell: str
+    roles: str | None  # None: all
+
+    @property
+    def serves_api(self) -> bool:
+        """Whether requests may be sent to it."""
+        return self.roles is None or "api" in (role.strip() for role in self.roles.split(","))
+
+
+def cell_hosts(options: Options) -> list[CellHost]:
+    """The processes of all cells: `cell-<name>`, `cell-<name>-b`, `cell-<name>-c`, …"""
+    return [
+        CellHost(
+            name=f"cell-{cell}" + (f"-{string.ascii_lowercase[number]}" if number else ""),
+            cell=cell,
+            roles=roles,
+        )
+        for cell in options.cells
+        for number, roles in enumerate(options.cell_hosts)
+    ]
+
+
+def _read_cell_hosts(text: str) -> tuple[str | None, ...]:
+    text = text.strip() or "1"
+    if text.isdigit():
+        hosts: tuple[str | None, ...] = (None,) * int(text)
+    else:
+        hosts = tuple(roles.strip() for roles in text.split(";") if roles.strip())
+    if not 1 <= len(hosts) <= len(string.ascii_lowercase):
+        raise CannotStart(
+            f"CLOCKHOUSE_CELL_HOSTS={text!r} is neither a number from 1 to 26"
+            " nor roles such as 'api,loader;executor'"
+        )
+    return hosts
+
+
 def read_options(environ: Mapping[str, str]) -> Options:
-    """The options in an environment."""
+    """The options in an environment; `CannotStart` where they say nothing that can be done."""
     cells = environ.get("CLOCKHOUSE_CELLS") or _CELLS
-    return Options(
+    options = Options(
         cells=tuple(name.strip() for name in cells.split(",") if name.strip()),
+        cell_hosts=_read_cell_hosts(environ.get("CLOCKHOUSE_CELL_HOSTS", "")),
         database_url=environ.get("CLOCKHOUSE_DATABASE_URL") or None,
         valkey_url=environ.get("CLOCKHOUSE_VALKEY_URL") or None,
         demo_jobs=environ.get("CLOCKHOUSE_DEMO_JOBS", "1") != "0",
     )
+    hosts = cell_hosts(options)
+    if len({host.name for host in hosts}) < len(hosts):
+        raise CannotStart("CLOCKHOUSE_CELLS and CLOCKHOUSE_CELL_HOSTS give two processes one name")
+    if not all(any(host.serves_api for host in hosts if host.cell == cell) for cell in options.cells):
+        raise CannotStart("CLOCKHOUSE_CELL_HOSTS gives no process of a cell the role `api`")
+    return options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +133,17 @@ class Environments:
         # The caller's environment comes first: what we do not decide can be set there.
         self._base = {**os.environ, MARK: str(home.folder), "PYTHONUNBUFFERED": "1"}
 
-    def cell(self, name: str) -> dict[str, str]:
+    def cell(self, host: CellHost) -> dict[str, str]:
         """Of `cells.host`."""
+        name = host.cell
         return {
             **self._base,
+            **({"CELL_ROLES": host.roles} if host.roles is not None else {}),
             "CELL_NAME": name,
             "CELL_REGION": REGION,
             "CELL_DATABASE_URL": self._stores.cells[name],
             "CELL_VALKEY_URL": self._stores.cell_valkeys[name],
-            "CELL_BIND": self._ports.bind(f"cell-{name}"),
+            "CELL_BIND": self._ports.bind(host.name),
             "CELL_KEYS": f"{name}:{self._state.cell_key(name)}",
             "CELL_INSTALLATION_KEY": self._state.cell_installation_key,
             "CELL_CONTROL_URL": self._ports.url("django"),
@@ -130,13 +184,18 @@ class Environments:
         return {**self._base, "ECHO_BIND": self._ports.bind("echo")}
 
 
-def bootstrap_request(state: State, ports: Ports, cells: Sequence[str]) -> dict[str, object]:
+def cell_url(ports: Ports, hosts: Sequence[CellHost], cell: str) -> str:
+    """Where a cell's API answers: the addresses of its processes, comma separated."""
+    return ",".join(ports.url(host.name) for host in hosts if host.cell == cell and host.serves_api)
+
+
+def bootstrap_request(state: State, ports: Ports, hosts: Sequence[CellHost]) -> dict[str, object]:
     """What `manage.py bootstrap` is told."""
     return {
         "region": REGION,
         "cells": [
-            {"name": name, "url": ports.url(f"cell-{name}"), "key_hex": state.cell_key(name)}
-            for name in cells
+            {"name": name, "url": cell_url(ports, hosts, name), "key_hex": state.cell_key(name)}
+            for name in dict.fromkeys(host.cell for host in hosts)
         ],
         "demo": {
             "slug": "demo",

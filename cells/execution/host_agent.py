@@ -9,6 +9,7 @@ when the store answers again it registers as a new incarnation, under a new id a
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import secrets
 import socket
@@ -52,6 +53,8 @@ class HostAgent:
         self._since = 0.0  # when this incarnation registered
         self._retired = False
         self._registered = asyncio.Event()
+        #: How far this machine's clock surely is ahead of the store's (ms), as of the last renewal.
+        self.ahead_ms = 0
         self._losses = metrics.counter("host_lease_losses_total", "Times this process found its lease lapsed")
         self._offset = metrics.gauge(
             "host_clock_offset_seconds", "The store's clock minus this machine's, at the last renewal"
@@ -158,6 +161,8 @@ class HostAgent:
         """The store read its clock somewhere between our sending and now."""
         middle = (sent_ms + self._clock.now_ms()) / 2
         offset = lease.database_time.timestamp() * 1000 - middle
+        # The store read its clock after we sent: one that was behind then is behind.
+        self.ahead_ms = max(0, sent_ms - math.ceil(lease.database_time.timestamp() * 1000))
         self._offset.set(offset / 1000)
         if abs(offset) > CLOCK_ALARM_MS:
             self._alarms.inc()

@@ -47,6 +47,24 @@ class Host(Protocol):
     @property
     def host_id(self) -> int: ...
 
+    @property
+    def ahead_ms(self) -> int: ...
+
+
+class _NotAhead:
+    """The host's clock, put back by as much as it surely is ahead of the store's: what is released
+    before it is due there cannot be claimed, and would go round and round."""
+
+    def __init__(self, clock: Clock, host: Host):
+        self._clock = clock
+        self._host = host
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() - self._host.ahead_ms
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
 
 class Dispatcher:
     """The role service."""
@@ -63,12 +81,11 @@ class Dispatcher:
     ):
         self._store = store
         self._queue = queue
-        self._clock = clock
+        self._clock: Clock = _NotAhead(clock, host)
         self._host = host
         self._metrics = metrics or TimerMetrics()
         self._budget = budget
-        self._alarm = Alarm(clock)
-        queue.on_wake(self._alarm.ring)
+        self._alarm = Alarm(self._clock)
         self._shards: frozenset[int] = frozenset()
         self._fresh_after: int | None = None
         self._tenants_held = 0
@@ -82,11 +99,16 @@ class Dispatcher:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Release until `stop`; engine outages are waited out."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._release_until(stop))
-            tasks.create_task(self._upkeep_until(stop))
-            await stop.wait()
-            self._alarm.ring()
+        # One that failed is followed by another on the same queue.
+        deaf = self._queue.on_wake(self._alarm.ring)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._release_until(stop))
+                tasks.create_task(self._upkeep_until(stop))
+                await stop.wait()
+                self._alarm.ring()
+        finally:
+            deaf()
 
     # --- releasing -------------------------------------------------------------------
     async def _release_until(self, stop: asyncio.Event) -> None:

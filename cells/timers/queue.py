@@ -166,9 +166,10 @@ class ValkeyQueue:
         await self._valkey.command("DEL", self.keys.loading(generation, minute))
 
     # --- dispatching -----------------------------------------------------------------
-    def on_wake(self, tell: Callable[[int], None]) -> None:
-        """`tell(due_ms)` when a bucket got a nearer head; 0 after an interruption."""
-        self._signals.on_wake(tell)
+    def on_wake(self, tell: Callable[[int], None]) -> Callable[[], None]:
+        """`tell(due_ms)` when a bucket got a nearer head; 0 after an interruption. Call what is
+        returned to hear no more."""
+        return self._signals.on_wake(tell)
 
     async def release(
         self, *, now_ms: int, shards: Collection[int], budget: int, fresh_after_ms: int | None

@@ -32,9 +32,11 @@ class Signals:
         self._on_ready: list[Callable[[int], None]] = []
         self.subscribed = False
 
-    def on_wake(self, tell: Callable[[int], None]) -> None:
-        """`tell(due_ms)` when a bucket got a head that is due then; 0: look at once."""
+    def on_wake(self, tell: Callable[[int], None]) -> Callable[[], None]:
+        """`tell(due_ms)` when a bucket got a head that is due then; 0: look at once. Call what is
+        returned to hear no more."""
         self._on_wake.append(tell)
+        return lambda: self._on_wake.remove(tell)
 
     def on_ready(self, tell: Callable[[int], None]) -> None:
         """`tell(classes)` when classes (one bit each) got members."""

@@ -17,6 +17,7 @@ import httpx
 import msgspec
 
 from cells.contract import Caller, body_hash, sign_request
+from controlplane.addresses import Turns
 from controlplane.operators.support import Guest
 from controlplane.tenants.models import Membership
 from controlplane.topology.cell_keys import open_cell_key
@@ -25,6 +26,7 @@ from controlplane.topology.models import Placement, Site
 _TIMEOUT = httpx.Timeout(5.0, connect=1.0)
 #: How many documents of one page are fetched at once.
 _AT_ONCE = 8
+_turns = Turns()
 
 
 class CellAway(Exception):
@@ -162,7 +164,20 @@ class CellClient:
         asked = {name: str(value) for name, value in (query or {}).items() if value not in (None, "")}
         full = f"{target}?{urlencode(asked)}" if asked else target
         content = b"" if body is None else msgspec.json.encode(body)
-        request = _http().build_request(method, self._base_url + full, content=content or None)
+        for address in _turns.order(self._base_url):
+            request = self._request(method, address + full, content)
+            request.headers.update(extra or {})
+            try:
+                return _read(self._exchange(request))
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                _turns.refused(address)
+        raise CellAway(
+            "It does not answer. Jobs it holds are safe and run on schedule as soon as it is back; "
+            "so does this page."
+        )
+
+    def _request(self, method: str, url: str, content: bytes) -> httpx.Request:
+        request = _http().build_request(method, url, content=content or None)
         request.headers.update(
             sign_request(
                 kid=self._cell,
@@ -174,20 +189,16 @@ class CellClient:
                 body_sha256=body_hash(content),
             )
         )
-        request.headers.update(extra or {})
         if content:
             request.headers["Content-Type"] = "application/json"
-        return _read(self._exchange(request))
+        return request
 
     @staticmethod
     def _exchange(request: httpx.Request) -> httpx.Response:
         try:
             return _http().send(request)
-        except httpx.ConnectError:
-            raise CellAway(
-                "It does not answer. Jobs it holds are safe and run on schedule as soon as it is back; "
-                "so does this page."
-            ) from None
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise  # nothing was sent: another address may answer
         except httpx.TimeoutException:
             raise CellAway("The cell took too long to answer. Try again in a moment.") from None
         except httpx.HTTPError:

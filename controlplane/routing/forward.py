@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -18,6 +18,7 @@ import aiohttp
 from yarl import URL
 
 from cells.contract import Caller, ErrorCode, sign_request
+from controlplane.addresses import Turns
 from controlplane.routing.auth import Principal
 from controlplane.routing.control import KID, ControlPlane
 from controlplane.routing.feed import Feed
@@ -102,7 +103,7 @@ class Request:
 class Way:
     """Where a request goes, and what vouches for it there."""
 
-    url: str
+    url: str  # one address, or several to try
     target: str
     kid: str
     secret: bytes
@@ -214,14 +215,18 @@ class Forwarder:
         self._control = control
         self._metrics = metrics
         self._now_ms = now_ms
+        self._turns = Turns()
 
     async def forward(
         self, request: Request, principal: Principal, plane: Plane, send: Send, extra: Headers
     ) -> int:
         """Send it on and answer the client; the status that was sent."""
         repeated = False
+        untried: list[str] = []
         while True:
             way = await self._way(principal, plane, request.target)
+            untried = untried or list(self._turns.order(way.url))
+            way = replace(way, url=untried.pop(0))
             try:
                 async with self._open(request, way) as answer:
                     if answer.status != 421:
@@ -231,7 +236,11 @@ class Forwarder:
                 if repeated:
                     raise unavailable("This tenant is being moved. Retry in a moment.", retry_after_s=2)
                 await self._refresh()
-            except aiohttp.ClientConnectorError:
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+                # Nothing was sent: another process of the cell may take it.
+                self._turns.refused(way.url)
+                if untried:
+                    continue
                 raise unavailable("The part of Clockhouse that answers this is away. Retry soon.") from None
             except (aiohttp.ServerTimeoutError, TimeoutError):
                 raise unavailable("No answer in time. It is unknown whether the request took effect.",

@@ -10,11 +10,13 @@ import httpx
 import msgspec
 
 from cells.contract import Caller, Scope, body_hash, sign_request
+from controlplane.addresses import Turns
 from controlplane.topology.cell_keys import open_cell_key
 from controlplane.topology.models import Cell, Site
 
 _CALLER = Caller(actor="service:control-plane", scopes=(Scope.INTERNAL.value,))
 _TIMEOUT = httpx.Timeout(5.0, connect=1.0)
+_turns = Turns()
 
 
 class CellUnreachable(Exception):
@@ -25,6 +27,21 @@ class CellUnreachable(Exception):
 def _http() -> httpx.Client:
     # `trust_env` off: a proxy meant for the outside must not see internal calls.
     return httpx.Client(timeout=_TIMEOUT, trust_env=False, limits=httpx.Limits(max_keepalive_connections=50))
+
+
+def _exchange(
+    name: str, url: str, method: str, path: str, content: bytes, headers: dict[str, str]
+) -> httpx.Response:
+    fault = "no address"
+    for address in _turns.order(url):
+        try:
+            return _http().request(method, address + path, content=content, headers=headers)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as e:
+            _turns.refused(address)
+            fault = f"{type(e).__name__}: {e}"
+        except httpx.HTTPError as e:
+            raise CellUnreachable(f"{name}: {type(e).__name__}: {e}") from e
+    raise CellUnreachable(f"{name}: {fault}")
 
 
 def call_cell(cell: Cell, method: str, path: str, body: Any = None) -> Any:
@@ -44,10 +61,7 @@ def call_cell(cell: Cell, method: str, path: str, body: Any = None) -> Any:
     )
     if content:
         headers["Content-Type"] = "application/json"
-    try:
-        answer = _http().request(method, url + path, content=content, headers=headers)
-    except httpx.HTTPError as e:
-        raise CellUnreachable(f"{cell.name}: {type(e).__name__}: {e}") from e
+    answer = _exchange(cell.name, url, method, path, content, headers)
     if answer.status_code != 200:
         raise CellUnreachable(f"{cell.name}: {answer.status_code} to {method} {path}: {answer.text[:200]}")
     try:

@@ -9,6 +9,7 @@ from django.core.validators import URLValidator
 from django.db import transaction
 
 from controlplane.actors import Actor
+from controlplane.addresses import split
 from controlplane.errors import Conflicting, Fault, Invalid, Unavailable
 from controlplane.events.models import Change
 from controlplane.events.recording import publish, record
@@ -37,8 +38,10 @@ def _check(name: str, url: str, key: bytes, kind: str, capacity: int) -> None:
     except ValidationError as e:
         faults.append(Fault(pointer="/name", detail=e.messages[0]))
     try:
-        # Django's validator wants a dotted name; hosts inside a network have none.
-        _URL(url.replace("://", "://host.", 1) if "://" in url and "." not in url else url)
+        for address in split(url) or ("",):
+            # Django's validator wants a dotted name; hosts inside a network have none.
+            dotted = "." in address or "://" not in address
+            _URL(address if dotted else address.replace("://", "://host.", 1))
     except ValidationError:
         faults.append(Fault(pointer="/url", detail="not an http or https URL"))
     if len(key) < 32:
@@ -83,7 +86,7 @@ def register_cell(
 
     Again with the same name: address, key and capacity are updated, its state stays.
     """
-    url = url.rstrip("/")
+    url = ",".join(split(url))
     _check(name, url, key, kind, capacity_runs_per_second)
     lock_region(region)
     cell = Cell.objects.select_for_update(no_key=True).filter(pk=name).first()

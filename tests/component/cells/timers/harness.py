@@ -49,6 +49,7 @@ class Lease:
     """A host that never loses its lease."""
 
     host_id: int
+    ahead_ms: int = 0
 
 
 @dataclass

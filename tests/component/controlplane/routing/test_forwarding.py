@@ -14,6 +14,7 @@ from tests.component.controlplane.routing.surroundings import (
     OTHER_TENANT,
     TENANT,
     Call,
+    Listener,
     World,
     new_key,
     now_ms,
@@ -285,6 +286,30 @@ async def test_a_cell_that_is_away_hangs_up_or_lies_is_a_clean_problem(world: Wo
     await world.cell.start()
     world.cell.answer = world.cell.echo
     assert (await world.call("GET", "/v1/jobs")).status == 200
+
+
+async def test_a_cells_processes_take_turns_and_stand_in_for_each_other(world: World) -> None:
+    second = Listener("cell-a")
+    second.secret = world.cell.secret
+    await second.start()
+    try:
+        both = {"url": f"{world.cell.url},{second.url}", "secret_hex": second.secret.hex(), "state": "OPEN"}
+        world.django.feed.set("cell", "cell-a", both)
+
+        async def heard_of_both() -> bool:
+            assert (await world.call("GET", "/v1/jobs")).status == 200
+            return bool(second.calls and world.cell.calls)
+
+        await eventually(heard_of_both)
+        await world.cell.stop()
+        before = len(second.calls)
+        for _ in range(4):
+            assert (await world.call("POST", "/v1/jobs", data=b"{}")).status == 200
+        assert len(second.calls) == before + 4
+    finally:
+        await second.stop()
+    answer = await world.call("GET", "/v1/jobs")
+    assert (answer.status, answer.json["code"]) == (503, "UNAVAILABLE")
 
 
 async def test_the_cell_learns_that_the_client_left(world: World) -> None:
