@@ -59,6 +59,15 @@ class BenchCell:
         """ONCE jobs without a window at these instants; how many a second were written."""
         return asyncio.run(self._write_jobs(due, priority))
 
+    def migrate(self) -> None:
+        """Make the schema."""
+        subprocess.run(
+            [sys.executable, "-m", "cells.store", "migrate"],
+            env={**os.environ, "CELL_NAME": CELL, "CELL_DATABASE_URL": self.database_url},
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+
     async def prepare(self) -> None:
         """Place a tenant without limits and approve its target."""
         store = PostgresStore(self.database_url, cell_name=CELL)
@@ -265,12 +274,7 @@ def bench_cell() -> Iterator[BenchCell]:
             engine_pids=pids,
             target_url=url,
         )
-        subprocess.run(
-            [sys.executable, "-m", "cells.store", "migrate"],
-            env={**os.environ, "CELL_NAME": CELL, "CELL_DATABASE_URL": postgres.url},
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        cell.migrate()
         asyncio.run(cell.prepare())
         yield cell
 
