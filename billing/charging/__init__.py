@@ -1,0 +1,1 @@
+"""What we charge: price books and usage in, invoice lines out. Pure."""

@@ -1,0 +1,195 @@
+"""The one function from usage to money: `charge`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+from billing.charging.book import Book, Override, Period, Segment, segments, share, shares
+from billing.charging.money import EXACT, allocate, quantize
+from billing.charging.prices import Part, Price
+
+#: The line that fills a statement up to its minimum.
+MINIMUM = "minimum"
+TAX = "tax"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Used:
+    """How much of a metric was used on a UTC day."""
+
+    day: date
+    metric: str
+    region_policy: str
+    quantity: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaxRate:
+    """A tax on the sum of all lines: 0.19 for 19 %."""
+
+    name: str
+    rate: Decimal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChargeLine:
+    """One line. `exact` is what it comes to, `amount` what is to be paid of it."""
+
+    kind: str  # usage, minimum, tax
+    metric: str  # or the tax's name
+    region_policy: str
+    start: date
+    end: date
+    part: Part | None
+    book: str | None
+    exact: Decimal
+    amount: Decimal
+
+    @property
+    def included(self) -> bool:
+        """Whether it was free."""
+        return self.part is not None and self.part.tier < 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statement:
+    """What a period comes to. `net` and `taxes` are the sums of their lines; `total` of both."""
+
+    period: Period
+    currency: str
+    lines: tuple[ChargeLine, ...]
+    net: Decimal
+    taxes: Decimal
+    total: Decimal
+    unpriced: tuple[tuple[str, str], ...]  # (metric, region policy) used, and in no book: free
+
+
+def charge(
+    period: Period,
+    used: Iterable[Used],
+    books: Sequence[Book],
+    *,
+    overrides: Sequence[Override] = (),
+    taxes: Sequence[TaxRate] = (),
+    currency: str | None = None,
+) -> Statement:
+    """What a tenant's usage of a period comes to.
+
+    Usage outside the period is not looked at. All books are of one currency; `currency` says
+    which where there may be no book. Raises ValueError where they are of several.
+    """
+    currency = _currency(books, currency)
+    cut = segments(period, books, overrides)
+    totals = _add_up(cut, used)
+    parts: list[tuple[Segment, str, str, Part]] = []
+    unpriced = set()
+    for (metric, policy), quantities in sorted(totals.items()):
+        prices = [segment.price(metric, policy) for segment in cut]
+        included = _included(prices, cut, period)
+        for segment, price, quantity, free in zip(cut, prices, quantities, included, strict=True):
+            if not quantity:
+                continue
+            if price is None:
+                unpriced.add((metric, policy))
+                continue
+            found = price.parts(quantity, share(segment, period), included=free)
+            parts += [(segment, metric, policy, part) for part in found]
+    exact = [part.amount for _, _, _, part in parts]
+    kinds = ["usage"] * len(parts)
+    places = [(segment, metric, policy) for segment, metric, policy, _ in parts]
+    for segment, missing in _minimums(cut, period, parts):
+        exact.append(missing)
+        kinds.append(MINIMUM)
+        places.append((segment, "", ""))
+    amounts = allocate(exact, currency)
+    lines = [
+        ChargeLine(
+            kind=kind,
+            metric=metric,
+            region_policy=policy,
+            start=segment.start,
+            end=segment.end,
+            part=parts[i][3] if i < len(parts) else None,
+            book=segment.book.name if segment.book else None,
+            exact=exact[i],
+            amount=amounts[i],
+        )
+        for i, (kind, (segment, metric, policy)) in enumerate(zip(kinds, places, strict=True))
+    ]
+    net = sum(amounts, quantize(Decimal(0), currency))
+    tax_lines = [_tax(period, rate, net, currency) for rate in taxes]
+    tax = sum((line.amount for line in tax_lines), quantize(Decimal(0), currency))
+    return Statement(
+        period=period,
+        currency=currency,
+        lines=(*lines, *tax_lines),
+        net=net,
+        taxes=tax,
+        total=net + tax,
+        unpriced=tuple(sorted(unpriced)),
+    )
+
+
+def _currency(books: Sequence[Book], currency: str | None) -> str:
+    found = {book.currency for book in books}
+    if currency is not None:
+        found.add(currency)
+    if len(found) > 1:
+        raise ValueError(f"prices in several currencies: {', '.join(sorted(found))}")
+    return found.pop() if found else "USD"
+
+
+def _add_up(cut: Sequence[Segment], used: Iterable[Used]) -> dict[tuple[str, str], list[int]]:
+    totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(cut))
+    for use in used:
+        for i, segment in enumerate(cut):
+            if segment.start <= use.day < segment.end:
+                totals[use.metric, use.region_policy][i] += use.quantity
+                break
+    return totals
+
+
+def _included(prices: Sequence[Price | None], cut: Sequence[Segment], period: Period) -> list[int]:
+    """What is free in each segment: a whole period's amount, if it is the same all through, is
+    divided so that nothing of it is lost."""
+    same = {price.included if price else None for price in prices}
+    if len(same) == 1 and (whole := same.pop()) is not None:
+        return shares(whole, cut, period)
+    return [
+        int(price.included * share(segment, period)) if price else 0
+        for price, segment in zip(prices, cut, strict=True)
+    ]
+
+
+def _minimums(
+    cut: Sequence[Segment], period: Period, parts: Sequence[tuple[Segment, str, str, Part]]
+) -> list[tuple[Segment, Decimal]]:
+    """What each segment lacks of its share of the minimum."""
+    found = []
+    for segment in cut:
+        if segment.minimum <= 0:
+            continue
+        due = EXACT.divide(EXACT.multiply(segment.minimum, Decimal(segment.days)), Decimal(period.days))
+        reached = sum((part.amount for s, _, _, part in parts if s is segment), Decimal(0))
+        if reached < due:
+            found.append((segment, due - reached))
+    return found
+
+
+def _tax(period: Period, rate: TaxRate, net: Decimal, currency: str) -> ChargeLine:
+    exact = EXACT.multiply(net, rate.rate)
+    return ChargeLine(
+        kind=TAX,
+        metric=rate.name,
+        region_policy="",
+        start=period.start,
+        end=period.end,
+        part=None,
+        book=None,
+        exact=exact,
+        amount=quantize(exact, currency),
+    )
