@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -258,8 +258,16 @@ class Load:
     `made` are the idempotency keys that the target must see: of jobs whose creation was answered.
     """
 
-    def __init__(self, cell: Fleet, *, per_second: float, ahead_seconds: tuple[int, int] = (1, 6)) -> None:
+    def __init__(
+        self,
+        cell: Fleet,
+        *,
+        per_second: float,
+        ahead_seconds: tuple[int, int] = (1, 6),
+        hosts: Mapping[str, Host] | None = None,
+    ) -> None:
         self._cell = cell
+        self._hosts = hosts if hosts is not None else cell.hosts
         self._pause = 1 / per_second
         self._ahead = ahead_seconds
         self._stop = threading.Event()
@@ -316,7 +324,7 @@ class Load:
 
     def _create(self, http: httpx.Client, body: dict[str, Any], at: str, number: int) -> None:
         key = str(uuid.UUID(int=secrets.randbits(128)))
-        hosts = list(self._cell.hosts.values())
+        hosts = list(self._hosts.values())
         for turn in range(len(hosts)):
             try:
                 answer = self._cell.create_job(http, hosts[(number + turn) % len(hosts)], body, key)

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from cells.contract import SHARDS
 from cells.observability.logs import logger
 from cells.ports import Clock, Retryable, Store
 from cells.timers.loader import load_minute
@@ -31,7 +32,10 @@ MAX_GAP_MS = 5.0
 _LOAD_HALF_LIFE_MS = 250.0
 #: Recent releases per ms of gap: 200 a second make 1 ms.
 _LOAD_PER_GAP_MS = 72.0
+#: How often shards are looked at: by one who holds all of them for newcomers, by one of several for
+#: those whose holder has died.
 SHARE_SECONDS = 3.0
+SHARE_AMONG_OTHERS_SECONDS = 0.5
 RATES_SECONDS = 1.0
 IDLE_RATES_SECONDS = 5.0
 DEPTH_SECONDS = 5.0
@@ -166,13 +170,14 @@ class Dispatcher:
     async def _upkeep_until(self, stop: asyncio.Event) -> None:
         pause = 0.0
         while not await stopped_within(stop, pause):
-            pause = 1.0
+            alone = len(self._shards) == SHARDS
+            pause = 1.0 if alone else SHARE_AMONG_OTHERS_SECONDS
             busy = self._load > 1 or self._tenants_held > 0
             rates = RATES_SECONDS if busy else IDLE_RATES_SECONDS
             for name, seconds, duty in (
                 ("generation", 1.0, self._follow_generation),
                 ("rates", rates, self._tell_rates),
-                ("shards", SHARE_SECONDS, self._share_shards),
+                ("shards", SHARE_SECONDS if alone else SHARE_AMONG_OTHERS_SECONDS, self._share_shards),
                 ("gaps", 1.0, self._cover_unloaded),
                 ("depth", DEPTH_SECONDS, self._read_depth),
             ):

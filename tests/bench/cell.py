@@ -20,8 +20,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
+import msgspec
 import psutil
 import psycopg
+from psycopg import sql
 
 from cells.domain import ids
 from cells.domain.job import JobDefinition, JobState, Priority, Schedule, ScheduleType, TargetRef
@@ -57,7 +59,7 @@ class BenchCell:
     # --- jobs ------------------------------------------------------------------------
     def write_jobs(self, due: Sequence[datetime], *, priority: Priority = Priority.DEFAULT) -> float:
         """ONCE jobs without a window at these instants; how many a second were written."""
-        return asyncio.run(self._write_jobs(due, priority))
+        return self.write([self.job(at, priority=priority) for at in due])
 
     def migrate(self) -> None:
         """Make the schema."""
@@ -128,46 +130,98 @@ class BenchCell:
         finally:
             await store.close()
 
-    async def _write_jobs(self, due: Sequence[datetime], priority: Priority) -> float:
+    def write(self, jobs: Sequence[NewJob]) -> float:
+        """These jobs, through the store; how many a second were written."""
+        return asyncio.run(self._write(jobs))
+
+    async def _write(self, jobs: Sequence[NewJob]) -> float:
         store = PostgresStore(self.database_url, cell_name=CELL)
         await store.open()
         began = time.monotonic()
         try:
             host = await store.register_host(name=f"bench-{os.getpid()}", roles=["bench"], lease_ms=600_000)
             fence = Fence(tenant_id=self.tenant_id, epoch=1)
-            for start in range(0, len(due), 1000):
-                jobs = [self._job(at, priority) for at in due[start : start + 1000]]
-                made = await store.create_jobs([fence] * len(jobs), jobs, host_id=host.host_id)
+            for start in range(0, len(jobs), 1000):
+                part = jobs[start : start + 1000]
+                made = await store.create_jobs([fence] * len(part), part, host_id=host.host_id)
                 failed = [m for m in made if isinstance(m, Exception)]
                 if failed:
                     raise failed[0]
             await store.retire_host(host_id=host.host_id)
         finally:
             await store.close()
-        return len(due) / (time.monotonic() - began)
+        return len(jobs) / (time.monotonic() - began)
 
-    def _job(self, at: datetime, priority: Priority) -> NewJob:
+    def job(
+        self,
+        at: datetime,
+        *,
+        priority: Priority = Priority.DEFAULT,
+        schedule: Schedule | None = None,
+        window_seconds: int | None = None,
+    ) -> NewJob:
+        """A job due at an instant; with a window, at the offset that is its own from there on.
+
+        `schedule` is one whose next occurrence is that instant (a ONCE by default).
+        """
         job_id = ids.fresh_id(now_ms=int(at.timestamp() * 1000), entropy=os.urandom(10))
         # Scheduled instants are whole seconds; the rest of the wish is the job's offset.
         scheduled = at.replace(microsecond=0)
-        offset_ms = at.microsecond // 1000
+        window_ms = 1000 * window_seconds if window_seconds else 1000 if at.microsecond else 0
+        offset_ms = ids.offset_of(job_id, window_ms) if window_seconds else at.microsecond // 1000
+        once = Schedule(type=ScheduleType.ONCE, run_at=scheduled.strftime("%Y-%m-%dT%H:%M:%SZ"))
         return NewJob(
             job_id=job_id,
             definition=JobDefinition(
-                schedule=Schedule(type=ScheduleType.ONCE, run_at=scheduled.strftime("%Y-%m-%dT%H:%M:%SZ")),
+                schedule=schedule or once,
                 target=TargetRef(target_id=TARGET, path="/run"),
                 priority=priority,
-                dispatch_window_seconds=1 if offset_ms else 0,
+                dispatch_window_seconds=window_ms // 1000,
             ),
             payload=b'{"report":"hourly_sales","shard":17,"rows":[1,2,3,4,5,6,7,8]}',
             shard=ids.shard_of(job_id),
-            window_ms=1000 if offset_ms else 0,
+            window_ms=window_ms,
             offset_ms=offset_ms,
             next_run_at=scheduled,
             due_at=scheduled + timedelta(milliseconds=offset_ms),
             state=JobState.ACTIVE,
             actor="bench",
         )
+
+    def fill(self, count: int, *, since: datetime, span: timedelta) -> None:
+        """So many more jobs that wait, due between `since` and a span later: made inside PostgreSQL,
+        with the indexes built afterwards, so that ten million take minutes."""
+        definition = msgspec.json.encode(self.job(since).definition)
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            indexes = connection.execute(
+                "SELECT indexname, indexdef FROM pg_indexes"
+                " WHERE tablename = 'jobs' AND indexname <> 'jobs_pkey'"
+            ).fetchall()
+            for name, _ in indexes:
+                connection.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(name)))
+            connection.execute(
+                "INSERT INTO jobs (tenant_id, job_id, shard, state, priority, window_ms, offset_ms,"
+                " next_run_at, due_at, target_id, region_policy)"
+                " SELECT %(tenant)s, uuidv7(), n %% 256, 'ACTIVE', 2, 0, 0, at, at, %(target)s, 'HOME_ASYNC'"
+                " FROM generate_series(1, %(count)s) AS n, LATERAL (SELECT date_trunc('second',"
+                " %(since)s::timestamptz + %(span)s::interval * (n / %(count)s::float8))) AS due (at)",
+                {
+                    "tenant": self.tenant_id,
+                    "target": TARGET,
+                    "count": count,
+                    "since": since,
+                    "span": span,
+                },
+            )
+            for _, definition_sql in indexes:
+                connection.execute(definition_sql)
+            connection.execute(
+                "INSERT INTO job_versions (tenant_id, job_id, version, definition, created_by)"
+                " SELECT tenant_id, job_id, 1, %s, 'bench' FROM jobs ON CONFLICT DO NOTHING",
+                (definition,),
+            )
+            connection.execute("ANALYZE jobs, job_versions")
+            connection.execute("CHECKPOINT")
 
     # --- hosts -----------------------------------------------------------------------
     @contextmanager
@@ -228,28 +282,51 @@ class BenchCell:
             out[name] = _cpu_tree(psutil.Process(pid))
         return out
 
-    def query(self, sql: str) -> list[tuple[object, ...]]:
+    def query(self, question: str) -> list[tuple[object, ...]]:
         """Rows of a question to the cell's database."""
         with psycopg.connect(self.database_url, autocommit=True) as connection:
-            return connection.execute(sql.encode()).fetchall()
+            return connection.execute(question.encode()).fetchall()
 
-    def wait_for_runs(self, count: int, *, timeout: float) -> None:
-        """Until so many runs have ended."""
+    def wait_for_runs(self, count: int, *, timeout: float, where: str = "true") -> None:
+        """Until so many runs (of some) have ended."""
+        ended = f"SELECT count(*) FROM runs WHERE finished_at IS NOT NULL AND {where}"  # noqa: S608
         eventually_sync(
-            lambda: self.query("SELECT count(*) FROM runs WHERE finished_at IS NOT NULL")[0][0] >= count,  # type: ignore[operator]
+            lambda: self.query(ended)[0][0] >= count,  # type: ignore[operator]
             timeout=timeout,
             interval=0.5,
         )
 
-    def lag_ms(self) -> dict[str, float]:
-        """Start minus due of all runs: quantiles, the worst, and how many were early or failed."""
+    def count_runs(self, where: str = "true") -> float:
+        """How many there are (of some)."""
+        return float(self.query(f"SELECT count(*) FROM runs WHERE {where}")[0][0])  # type: ignore[arg-type]  # noqa: S608
+
+    def stages_ms(self, where: str = "true") -> dict[str, float]:
+        """Where the time of first attempts went: medians and p99 of due to released, claimed, started."""
+        out = {}
+        for name, stage in (
+            ("release", "released_at - due_at"),
+            ("claim", "claimed_at - released_at"),
+            ("start", "started_at - claimed_at"),
+        ):
+            row = self.query(
+                "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY ms),"  # noqa: S608
+                " percentile_disc(0.99) WITHIN GROUP (ORDER BY ms)"
+                f" FROM (SELECT 1000 * extract(epoch FROM {stage}) AS ms FROM runs WHERE {where}) AS r"
+            )[0]
+            out[f"{name}_p50_ms"], out[f"{name}_p99_ms"] = (float(value) for value in row)  # type: ignore[arg-type]
+        return out
+
+    def lag_ms(self, where: str = "true") -> dict[str, float]:
+        """Start minus due of all runs (or some): quantiles, the worst, how many were early or failed."""
         row = self.query(
             """SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY lag),
                       percentile_disc(0.99) WITHIN GROUP (ORDER BY lag),
                       percentile_disc(0.999) WITHIN GROUP (ORDER BY lag),
                       max(lag), count(*) FILTER (WHERE lag < 0),
                       count(*) FILTER (WHERE state <> 'SUCCEEDED')
-               FROM (SELECT 1000 * extract(epoch FROM started_at - due_at) AS lag, state FROM runs) AS r"""
+               FROM (SELECT 1000 * extract(epoch FROM started_at - due_at) AS lag, state
+                     FROM runs WHERE """  # noqa: S608
+            f"{where}) AS r"
         )[0]
         names = ("lag_p50_ms", "lag_p99_ms", "lag_p999_ms", "lag_max_ms", "early", "not_succeeded")
         return {name: float(value) for name, value in zip(names, row, strict=True)}  # type: ignore[arg-type]
