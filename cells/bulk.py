@@ -81,9 +81,12 @@ class BulkStore(Protocol):
         expires_at: datetime,
         actor: str,
         host_id: int,
-    ) -> SelectionRow:
+        idempotency: tuple[str, str, bytes] | None = None,
+    ) -> tuple[SelectionRow, bool]:
         """Freeze the ids of the jobs that the filter finds now (among `job_ids`, if given), in the
-        states the action can change. `QuotaExceeded` when they are too many."""
+        states the action can change. `Terminal` when they are too many, `QuotaExceeded` when the tenant
+        has as many selections open as it may. True with what was made before under `idempotency` (route,
+        key, fingerprint of the body); `KeyReused` if that was something else."""
         ...
 
     async def get_selection(self, tenant_id: uuid.UUID, selection_id: uuid.UUID) -> SelectionRow | None: ...

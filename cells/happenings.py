@@ -10,6 +10,9 @@ from typing import Protocol
 
 from cells.records import Fence
 
+#: Events that are looked at, at most, for those of a type.
+EVENTS_LOOKED_AT = 2000
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventRow:
@@ -23,18 +26,39 @@ class EventRow:
     data: bytes  # JSON object
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundEvents:
+    """Events; the place they were looked for up to (None: there are none at all), and whether looking on
+    from there at once would find more."""
+
+    events: Sequence[EventRow]
+    reached: tuple[int, int] | None
+    more: bool
+
+
 class EventStore(Protocol):
     """The feed of events. Most are written by the transactions that they tell of."""
 
     async def events(
-        self, tenant_id: uuid.UUID, *, after: tuple[int, int] | None, type_: str | None, limit: int
-    ) -> Sequence[EventRow]:
+        self,
+        tenant_id: uuid.UUID,
+        *,
+        after: tuple[int, int] | None,
+        type_: str | None,
+        limit: int,
+        looks: int = EVENTS_LOOKED_AT,
+    ) -> FoundEvents:
         """The events behind a place, oldest first; without one the newest ones. `type_` is a type or
-        its beginning up to a dot."""
+        its beginning up to a dot; it is looked for among the next `looks` events."""
         ...
 
     async def add_event(
         self, fence: Fence, *, type_: str, subject: str, actor: str, data: dict[str, object], host_id: int
     ) -> None:
         """Tell of something that changes nothing else in the store."""
+        ...
+
+    async def add_intent(self, fence: Fence, *, verb: str, subject: str, host_id: int) -> None:
+        """Note what is about to be done outside of the store, if this host may still act for the tenant:
+        `NotOwner` or `LeaseLost` if not."""
         ...

@@ -17,7 +17,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cells.observability.logs import logger
 from cells.observability.metrics import CONTENT_TYPE, Metrics
+
+log = logger(__name__)
 
 PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 #: A check that takes longer has failed (seconds).
@@ -35,26 +38,33 @@ class Readiness:
     def __init__(self, checks: Mapping[str, Check]):
         self._checks = dict(checks)
         self._answer: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._at = float("-inf")
         self._lock = asyncio.Lock()
 
     async def __call__(self) -> dict[str, str]:
-        """`ok`, or what is wrong, by check."""
+        """`ok`, `no answer` or `unavailable`, by check; what is wrong is logged."""
         async with self._lock:
             if time.monotonic() - self._at > _KEPT_SECONDS:
-                results = await asyncio.gather(*(self._run(check) for check in self._checks.values()))
+                results = await asyncio.gather(*(self._run(*each) for each in self._checks.items()))
                 self._answer = dict(zip(self._checks, results, strict=True))
                 self._at = time.monotonic()
             return self._answer
 
-    async def _run(self, check: Check) -> str:
+    async def _run(self, name: str, check: Check) -> str:
         try:
             async with asyncio.timeout(CHECK_SECONDS):
                 await check()
         except TimeoutError:
             return "no answer"
         except Exception as fault:  # noqa: BLE001 - whatever a check raises is its answer
-            return str(fault)[:200] or type(fault).__name__
+            # Anybody may ask: addresses and names of engines are for the log alone.
+            text = str(fault)[:200] or type(fault).__name__
+            if self._logged.get(name) != text:
+                log.warning("not ready", check=name, fault=text)
+            self._logged[name] = text
+            return "unavailable"
+        self._logged.pop(name, None)
         return "ok"
 
 

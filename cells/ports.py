@@ -22,7 +22,7 @@ from cells.bulk import BulkAction, BulkStore, OperationRow, OperationStep, Selec
 from cells.contract import MeterRecord
 from cells.domain.ids import RunKey
 from cells.domain.job import JobState
-from cells.happenings import EventRow, EventStore
+from cells.happenings import EVENTS_LOOKED_AT, EventRow, EventStore, FoundEvents
 from cells.insight import LETTERS_GROUPED, RUNS_LOOKED_AT, FoundRuns, InsightStore, RunFilter
 from cells.records import (
     LAG_BOUNDS_MS,
@@ -57,6 +57,7 @@ from cells.records import (
 )
 
 __all__ = [
+    "EVENTS_LOOKED_AT",
     "LAG_BOUNDS_MS",
     "LETTERS_GROUPED",
     "RUNS_LOOKED_AT",
@@ -74,6 +75,7 @@ __all__ = [
     "EventRow",
     "EventStore",
     "Fence",
+    "FoundEvents",
     "FoundRuns",
     "HostLease",
     "HostStatus",
@@ -243,9 +245,17 @@ class Store(BulkStore, EventStore, InsightStore, Protocol):
         self, tenant_id: uuid.UUID, *, state: str | None, after: str | None, limit: int
     ) -> Sequence[TargetRow]: ...
     async def update_target(
-        self, fence: Fence, target: TargetRow, *, base_version: int, host_id: int, actor: str | None = None
+        self,
+        fence: Fence,
+        target: TargetRow,
+        *,
+        base_version: int,
+        host_id: int,
+        actor: str | None = None,
+        credentials: Sequence[SealedSecret] | None = None,
     ) -> TargetRow:
-        """Any field and the state (approve, disable), if the version is still `base_version`."""
+        """Any field and the state (approve, disable), if the version is still `base_version`. With
+        `credentials` they replace those there are, at once; none at all leaves none."""
         ...
 
     async def delete_target(

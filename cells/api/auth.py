@@ -8,6 +8,7 @@ signed one. An error nobody foresaw ends here as a 500 that says nothing of the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -65,13 +66,18 @@ class Gate:
             await self._app(scope, receive, send)
             return
         started = False
+        head = scope["method"] == "HEAD"
 
         async def watched_send(message: Message) -> None:
             nonlocal started
             started = started or message["type"] == "http.response.start"
+            if head and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
             await send(message)
 
         try:
+            if b"%" in scope["raw_path"]:
+                _check_path(scope["raw_path"])
             if scope["path"] not in PUBLIC:
                 headers = _signed_headers(scope)
                 scope[CALLER] = self._caller(scope, headers)
@@ -81,6 +87,9 @@ class Gate:
                 claimed = headers.get(BODY_HASH_HEADER, UNSIGNED_BODY)
                 if claimed != UNSIGNED_BODY and body_hash(body) != claimed:
                     raise _unauthenticated("The body is not the one that was signed.")
+            if head:
+                # As GET, without the body. The server counts on what it was asked, so it gets a copy.
+                scope = {**scope, "method": "GET"}
             await self._app(scope, receive, watched_send)
         except Problem as problem:
             await problem.response()(scope, receive, send)
@@ -104,6 +113,14 @@ class Gate:
             )
         except BadSignature as fault:
             raise _unauthenticated(f"The request's signature was not accepted: {fault}.") from None
+
+
+def _check_path(raw_path: bytes) -> None:
+    """Octets that are no text would be read as replacement characters, and so as another key or id."""
+    try:
+        unquote_to_bytes(raw_path).decode()
+    except UnicodeDecodeError:
+        raise malformed("The path is not UTF-8.") from None
 
 
 def _unauthenticated(detail: str) -> Problem:

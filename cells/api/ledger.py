@@ -103,7 +103,8 @@ def _past(run: RunRow, row: JobRow) -> documents.Document:
         verdict, sentence = f"skipped:{reason}", _SKIPPED.get(reason, f"Not run: {reason}.")
     else:
         verdict, sentence = _VERDICTS[run.state]
-    late = (run.started_at - run.due_at) // timedelta(milliseconds=1) if run.started_at is not None else None
+    begun = _first_start(run)
+    late = (begun - run.due_at) // timedelta(milliseconds=1) if begun is not None else None
     return _item(
         row,
         at,
@@ -120,6 +121,13 @@ def _past(run: RunRow, row: JobRow) -> documents.Document:
         finished_at=documents.instant(run.finished_at),
         late_ms=late,
     )
+
+
+def _first_start(run: RunRow) -> datetime | None:
+    """When it was first started: it is not late because it was tried again."""
+    starts = (attempt.started_at for attempt in run.attempts)
+    first = next((text for text in starts if text is not None), None)
+    return datetime.fromisoformat(first) if first is not None else run.started_at
 
 
 def _item(row: JobRow, at: datetime, verdict: str, sentence: str, **more: Any) -> documents.Document:

@@ -16,9 +16,9 @@ from cells.api.problems import MEDIA_TYPE
 
 TITLE = "Clockhouse: jobs, runs and targets"
 _REF = "#/components/schemas/"
-_EVERYWHERE = (401, 403, 429, 500, 503)
+_EVERYWHERE = (400, 401, 403, 429, 500, 503)
 _MEANING = {
-    400: "It could not be read: no JSON, no UTF-8, a bad header.",
+    400: "It could not be read: no JSON, no UTF-8, a bad header or path.",
     401: "No key, or one that is not valid.",
     403: "The key lacks the scope, or the tenant is suspended.",
     404: "There is nothing of yours by that name.",
@@ -71,7 +71,7 @@ def operation(route: dict[str, Any]) -> dict[str, Any]:
     for status, (description, model) in answers.items():
         responses[status] = {"description": description} | ({"model": model} if model is not None else {})
     may_be_malformed = route["method"] in ("POST", "PATCH", "PUT")
-    for status in sorted({*_EVERYWHERE, *route["problems"], 422, *((400, 413) if may_be_malformed else ())}):
+    for status in sorted({*_EVERYWHERE, *route["problems"], 422, *((413,) if may_be_malformed else ())}):
         responses[status] = _problem(status)
     extra: dict[str, Any] = {"parameters": []}
     if route["idempotent"]:

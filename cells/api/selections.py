@@ -10,7 +10,7 @@ import msgspec
 from fastapi import Path, Query
 from starlette.responses import Response
 
-from cells.api import documents, pagination, shapes
+from cells.api import documents, idempotency, pagination, shapes
 from cells.api.problems import Problem, conflict, not_found
 from cells.api.routing import Call, Routes, Rule, answer, page
 from cells.api.selection_models import ApplyIn, OperationQuery, SelectionIn
@@ -21,6 +21,7 @@ from cells.ports import Conflict, JobFilter, JobRow, OperationRow, SelectionRow
 
 routes = Routes("Bulk changes")
 
+_CREATE = "POST /v1/selections"
 #: How long a selection can be applied.
 LIFETIME = timedelta(minutes=15)
 
@@ -40,37 +41,48 @@ _Place = tuple[int, uuid.UUID]
     "POST",
     "/v1/selections",
     Rule(scope=Scope.JOBS_WRITE, writes=True),
-    answers={201: ("The selection. Nothing has been changed.", shapes.Selection)},
+    answers={
+        201: ("The selection. Nothing has been changed.", shapes.Selection),
+        200: ("The selection that was made under this Idempotency-Key.", shapes.Selection),
+    },
+    problems=(409, 429),
+    idempotent=True,
 )
 async def create_selection(call: Call, body: SelectionIn) -> Response:
     """Choose jobs for a bulk change, and see how many and which before anything happens.
 
     The ids are frozen: applying changes exactly these, whatever the filter would find then. Only
     jobs that the action can change are chosen: `pause` those that are scheduled, `resume` paused
-    ones, `cancel` both. It can be applied for 15 minutes.
+    ones, `cancel` both. It can be applied for 15 minutes; a tenant has at most 50 that wait for that.
     """
     services = call.services
     asked = body.filter
-    row = await services.store.create_selection(
-        call.fence,
-        selection_id=services.fresh_id(),
-        action=body.action,
-        where=JobFilter(
-            state=asked.job_state(),
-            target_id=asked.target,
-            tag=asked.tag,
-            name_prefix=asked.name_prefix,
-            due_from=asked.due_from,
-            due_until=asked.due_until,
-        ),
-        job_ids=_named(asked.job_ids),
-        described=asked.model_dump_json(exclude_none=True).encode(),
-        expires_at=services.now() + LIFETIME,
-        actor=call.caller.actor,
-        host_id=services.host.host_id,
-    )
+    key = idempotency.read_key(call.header(b"idempotency-key"))
+    with services.in_flight.hold(call.tenant_id, _CREATE, key):
+        row, replayed = await services.store.create_selection(
+            call.fence,
+            selection_id=services.fresh_id(),
+            action=body.action,
+            where=JobFilter(
+                state=asked.job_state(),
+                target_id=asked.target,
+                tag=asked.tag,
+                name_prefix=asked.name_prefix,
+                due_from=asked.due_from,
+                due_until=asked.due_until,
+            ),
+            job_ids=_named(asked.job_ids),
+            described=asked.model_dump_json(exclude_none=True).encode(),
+            expires_at=services.now() + LIFETIME,
+            actor=call.caller.actor,
+            host_id=services.host.host_id,
+            idempotency=(_CREATE, key, idempotency.fingerprint(call.raw_body)) if key is not None else None,
+        )
     document = await _shown(call, row)
-    return answer(document, 201, {"Location": f"/v1/selections/{document['selection_id']}"})
+    location = {"Location": f"/v1/selections/{document['selection_id']}"}
+    if replayed:
+        return answer(document, 200, location | {"Idempotency-Replayed": "true"})
+    return answer(document, 201, location)
 
 
 def _named(texts: list[str] | None) -> list[uuid.UUID] | None:

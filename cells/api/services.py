@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
@@ -54,6 +55,8 @@ class Services:
         self.placements = Placements(store, clock, cell=settings.cell_name)
         self.targets = KnownTargets(store, clock)
         self.in_flight = InFlight()
+        self.event_waiters: Counter[uuid.UUID] = Counter()
+        self.trials: Counter[tuple[uuid.UUID, str]] = Counter()
         self.requests = metrics.histogram(
             "cell_api_request_seconds", "From the authenticated request to its answer", ("route", "method")
         )

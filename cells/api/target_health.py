@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated
 
@@ -94,11 +96,37 @@ def _verdict(row: TargetRow, rate: float | None, p95: float | None) -> str:
 )
 async def test_target(call: Call, target_id: TargetId, body: TestIn) -> Response:
     """Call a target once, signed as a run's call is, and show what it answers. It makes no run and is
-    not retried. A target that is not approved can be tried only by those who may approve it."""
+    not retried. A target that is not approved can be tried only by those who may approve it, and none
+    beyond its `max_concurrency`."""
     services = call.services
     row = await found_target(call, target_id)
     if row.state != "APPROVED" and not call.may(Scope.TARGETS_APPROVE):
         raise conflict(f"The target is {row.state}; only those who may approve it can try it.")
+    with _one_more(call, row, await services.store.target_in_flight(call.tenant_id, target_id)):
+        return await _tried(call, row, body)
+
+
+@contextlib.contextmanager
+def _one_more(call: Call, row: TargetRow, in_flight: int) -> Iterator[None]:
+    """A place among the calls that the target takes at a time."""
+    trials, name = call.services.trials, (row.tenant_id, row.target_id)
+    if in_flight + trials[name] >= row.max_concurrency:
+        raise conflict(f"The target has {row.max_concurrency} calls under way, as many as it takes.")
+    trials[name] += 1
+    try:
+        yield
+    finally:
+        trials[name] -= 1
+        if not trials[name]:
+            del trials[name]
+
+
+async def _tried(call: Call, row: TargetRow, body: TestIn) -> Response:
+    services, target_id = call.services, row.target_id
+    # Before the call: whoever may not act for the tenant any more must not call its targets.
+    await services.store.add_intent(
+        call.fence, verb="target.test", subject=target_id, host_id=services.host.host_id
+    )
     secrets = await services.store.target_secrets(call.tenant_id, target_id)
     test_id = ids.encode("test", services.fresh_id())
     found = await services.trial.call(

@@ -227,10 +227,12 @@ async def edit_target(call: Call, target_id: TargetId) -> Response:
         approved_by=row.approved_by if state == "APPROVED" else None,
         approved_at=row.approved_at if state == "APPROVED" else None,
     )
-    stored = await _update(call, row, after)
-    if "auth" in patch and (credential := _credential(given.auth)) is not None:
-        stored = await _new_secret(call, stored, CREDENTIAL, credential, overlap_seconds=0)
-    return _shown(stored)
+    credentials: list[SealedSecret] | None = None
+    if "auth" in patch:
+        credential = _credential(given.auth)
+        now = call.services.now()
+        credentials = [] if credential is None else [_sealed(call, target_id, CREDENTIAL, credential, now)]
+    return _shown(await _update(call, row, after, credentials))
 
 
 def _disable(patch: Fields) -> bool | None:
@@ -268,7 +270,9 @@ def _merged(row: TargetRow, patch: Fields) -> Fields:
     return merged
 
 
-async def _update(call: Call, row: TargetRow, after: TargetRow) -> TargetRow:
+async def _update(
+    call: Call, row: TargetRow, after: TargetRow, credentials: list[SealedSecret] | None = None
+) -> TargetRow:
     pinned = check_version(call, row.version)
     services = call.services
     try:
@@ -278,6 +282,7 @@ async def _update(call: Call, row: TargetRow, after: TargetRow) -> TargetRow:
             base_version=row.version,
             host_id=services.host.host_id,
             actor=call.caller.actor,
+            credentials=credentials,
         )
     except Conflict as lost:
         current = await found_target(call, row.target_id)

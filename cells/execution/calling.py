@@ -7,14 +7,18 @@ becomes an `Answer`: no exception of the network leaves this module.
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
 import socket
 import ssl
 import time
 from collections.abc import Callable, Collection
 from contextvars import ContextVar
+from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
+from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict, istr
 from yarl import URL
 
@@ -31,25 +35,65 @@ _IDLE_CLOSE_SECONDS = 1.0
 _RETRY_AFTER = istr("Retry-After")
 
 
-_may_call: ContextVar[Callable[[], bool]] = ContextVar("may_call")
-
-
 class _NotAnyMore(Exception):
     """While a connection was waited for, the right to use it ended."""
 
 
+class _Way:
+    """How one call is made."""
+
+    __slots__ = ("may_call", "reused")
+
+    def __init__(self, may_call: Callable[[], bool]) -> None:
+        self.may_call = may_call
+        self.reused = False  # its connection was kept from an earlier call
+
+
+_NO_CONTENT = (b"HTTP/1.1 204", b"HTTP/1.0 204")
+_HEAD_END = b"\r\n\r\n"
+_ANNOUNCES_BODY = re.compile(rb"\r\n(content-length:\s*[1-9]|transfer-encoding:)", re.IGNORECASE)
+
+
+class _Handler(ResponseHandler):
+    """Takes a 204 at its word: it has no body. Targets that send one all the same have said that they
+    succeeded; what follows the head is dropped, with the connection."""
+
+    def data_received(self, data: bytes) -> None:
+        if data.startswith(_NO_CONTENT):
+            head, end, rest = data.partition(_HEAD_END)
+            if rest or _ANNOUNCES_BODY.search(head):
+                self.force_close()
+                data = head + end
+        super().data_received(data)
+
+
 class _Connector(aiohttp.TCPConnector):
     """Hands out no connection to those who may not call any more: a name server or a target that
-    takes its time can outlast a host's lease."""
+    takes its time can outlast a host's lease. Says whether it is one that was kept."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._factory = functools.partial(_Handler, loop=self._loop)
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.connector.Connection:
+        way = _way.get()
+        way.reused = True
         connection = await super().connect(req, traces, timeout)
-        if not _may_call.get()():
+        if not way.may_call():
             connection.release()
             raise _NotAnyMore
         return connection
+
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
+    ) -> ResponseHandler:
+        _way.get().reused = False
+        return await super()._create_connection(req, traces, timeout)
+
+
+_way: ContextVar[_Way] = ContextVar("way")
 
 
 def _always() -> bool:
@@ -102,7 +146,8 @@ class Caller:
         limits = self._timeouts.get(timeout)
         if limits is None:
             limits = self._timeouts[timeout] = aiohttp.ClientTimeout(total=timeout, ceil_threshold=60)
-        _may_call.set(may_call)
+        way = _Way(may_call)
+        _way.set(way)
         began = time.monotonic()
         second_try = False
         while True:
@@ -123,7 +168,7 @@ class Caller:
             except _NotAnyMore:
                 return None
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as fault:
-                if not second_try and _closed_while_idle(fault, time.monotonic() - began):
+                if not second_try and way.reused and _closed_while_idle(fault, time.monotonic() - began):
                     # The target closed a kept connection just as we used it. A repeat under the
                     # same idempotency key is what that key is for.
                     second_try = True

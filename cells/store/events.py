@@ -8,31 +8,46 @@ from collections.abc import Sequence
 
 from cells.domain import ids
 from cells.domain.outcome import fingerprint
-from cells.ports import Completion, EventRow, Fence, NewJob
+from cells.ports import EVENTS_LOOKED_AT, Completion, EventRow, Fence, FoundEvents, NewJob
 from cells.store.base import StoreBase
 from cells.store.database import Row, fetch_all
 from cells.store.journal import Entry
 
 #: Ids that one event names; it counts the others.
 NAMED = 20
+#: Columns of the statements: whether an event is of the type asked for, and its number among those looked at.
+_FITS, _NUMBER = 7, 8
 
 
 class Events(StoreBase):
     """Reading events, and writing those that come from nowhere else."""
 
     async def events(
-        self, tenant_id: uuid.UUID, *, after: tuple[int, int] | None, type_: str | None, limit: int
-    ) -> Sequence[EventRow]:
+        self,
+        tenant_id: uuid.UUID,
+        *,
+        after: tuple[int, int] | None,
+        type_: str | None,
+        limit: int,
+        looks: int = EVENTS_LOOKED_AT,
+    ) -> FoundEvents:
         """See `ports.Store.events`."""
-        parameters: dict[str, object] = {"tenant": tenant_id, "type": type_, "limit": limit}
+        if type_ is None:
+            looks = limit
+        parameters: dict[str, object] = {"tenant": tenant_id, "type": type_, "limit": limit, "looks": looks}
         async with self._database.transaction() as connection:
             if after is None:
                 rows = await fetch_all(connection, "events_newest", parameters)
-                rows.reverse()
-            else:
-                place = {"xid": after[0], "seq": after[1]}
-                rows = await fetch_all(connection, "events_after", {**parameters, **place})
-            return [_event(row) for row in rows]
+                newest = (rows[0][0], rows[0][1]) if rows else None
+                found = [_event(row) for row in rows if row[_FITS]][:limit]
+                return FoundEvents(events=found[::-1], reached=newest, more=False)
+            place = {"xid": after[0], "seq": after[1]}
+            rows = await fetch_all(connection, "events_after", {**parameters, **place})
+        found = [_event(row) for row in rows if row[_FITS]][:limit]
+        if len(found) == limit:
+            return FoundEvents(events=found, reached=found[-1].place, more=True)
+        reached = (rows[-1][0], rows[-1][1]) if rows else None
+        return FoundEvents(events=found, reached=reached, more=bool(rows) and rows[-1][_NUMBER] == looks)
 
     async def add_event(
         self, fence: Fence, *, type_: str, subject: str, actor: str, data: dict[str, object], host_id: int
@@ -42,9 +57,14 @@ class Events(StoreBase):
             entry.event(fence.tenant_id, type_, subject, actor, **data)
             entry.intent(fence.tenant_id, type_, subject, 0, 0)
 
+    async def add_intent(self, fence: Fence, *, verb: str, subject: str, host_id: int) -> None:
+        """See `ports.Store.add_intent`."""
+        async with self._write(fence, host_id) as (_, entry):
+            entry.intent(fence.tenant_id, verb, subject, 0, 0)
+
 
 def _event(row: Row) -> EventRow:
-    xid, seq, at, type_, subject, actor, data = row
+    xid, seq, at, type_, subject, actor, data, *_ = row
     return EventRow(place=(xid, seq), at=at, type=type_, subject=subject, actor=actor, data=data)
 
 

@@ -45,6 +45,14 @@ class _Calls:
             self.ms_max = ms
         self.ms_le[bisect.bisect_left(LAG_BOUNDS_MS, ms)] += 1
 
+    def absorb(self, other: _Calls) -> None:
+        self.succeeded += other.succeeded
+        self.failed += other.failed
+        self.retried += other.retried
+        self.ms_sum += other.ms_sum
+        self.ms_max = max(self.ms_max, other.ms_max)
+        self.ms_le = [a + b for a, b in zip(self.ms_le, other.ms_le, strict=True)]
+
     def row(self) -> tuple[int, int, int, int, int, list[int]]:
         return self.succeeded, self.failed, self.retried, self.ms_sum, self.ms_max, self.ms_le
 
@@ -109,6 +117,17 @@ class Entry:
     def event(self, tenant: uuid.UUID, type_: str, subject: str, actor: str | None, **data: object) -> None:
         """Something the tenant's people should hear of. `subject` is an id as they see it."""
         self.events.append((tenant, type_, subject, actor, _encode(data)))
+
+    def absorb(self, other: Entry) -> None:
+        """What a part of this transaction did, once it is known that it is kept."""
+        for key, quantity in other._counts.items():
+            self._counts[key] += quantity
+        for target, calls in other._calls.items():
+            self._calls.setdefault(target, _Calls()).absorb(calls)
+        self.claimed += other.claimed
+        self.finished += other.finished
+        self.intents += other.intents
+        self.events += other.events
 
     def body(self) -> bytes:
         """The row's body."""

@@ -48,31 +48,20 @@ class Operations(StoreBase):
 
     async def step_operation(self, *, host_id: int, now: datetime) -> OperationStep | None:
         """See `ports.Store.step_operation`."""
-        try:
-            return await self._step(host_id, now, size=_SLICE, broken=False)
-        except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError):
-            pass  # one job of the slice cannot be written: find it alone
-        try:
-            return await self._step(host_id, now, size=1, broken=False)
-        except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError):
-            return await self._step(host_id, now, size=1, broken=True)
-
-    async def _step(self, host_id: int, now: datetime, *, size: int, broken: bool) -> OperationStep | None:
         async with self._database.transaction() as connection:
             row = await fetch_one(connection, "operation_next")
             if row is None:
                 return None
             tenant, epoch, config, operation_id, selection_id, action, position, total, rate, _ = row
-            slice_ = await _slice(connection, tenant, selection_id, position, min(size, max(1, rate), total))
+            slice_ = await _slice(
+                connection, tenant, selection_id, position, min(_SLICE, max(1, rate), total)
+            )
             work = _Slice(
                 connection, Fence(tenant_id=tenant, epoch=epoch),
                 msgspec.json.decode(config, type=TenantConfig), BulkAction(action), now,
             )  # fmt: skip
             for job_id in sorted(slice_):  # one order for all who hold several jobs
-                if broken:
-                    work.fail(job_id, "the job cannot be written")
-                else:
-                    await work.change(job_id)
+                await work.change(job_id)
             after = await fetch_row(
                 connection,
                 "operation_advance",
@@ -117,14 +106,27 @@ class _Slice:
         self.added: list[Member] = []
 
     async def change(self, job_id: uuid.UUID) -> None:
-        """Do it to one job; what stands in the way is noted."""
+        """Do it to one job; what stands in the way is noted, for this job and no other."""
+        entry = Entry()
         try:
-            await self._change(job_id)
+            # What one job's change did before it failed is undone alone.
+            async with self._connection.transaction():
+                await self._change(job_id, entry)
         except (ScheduleError, msgspec.MsgspecError):
             # A definition that this version cannot read must not hold up everybody's operations.
             self.fail(job_id, "the job cannot be read")
+        except AllowanceExceeded:
+            self.fail(job_id, "no room in strict_jobs_per_second")
+        except (Conflict, Terminal):
+            self.fail(job_id, "the job was changed by somebody else just then")
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
+            if isinstance(error, psycopg.errors.CheckViolation) and error.diag.constraint_name is None:
+                raise  # of a partition that came into being just then: all of it is tried again
+            self.fail(job_id, "the job cannot be written")
+        else:
+            self.entry.absorb(entry)
 
-    async def _change(self, job_id: uuid.UUID) -> None:
+    async def _change(self, job_id: uuid.UUID, entry: Entry) -> None:
         before = await read_job(self._connection, self._fence.tenant_id, job_id)
         if before is None:
             self.fail(job_id, "the job is no longer there")
@@ -142,27 +144,21 @@ class _Slice:
             else:
                 # As when one job is resumed: what went by is due now, and not late by the pause.
                 timer = max(due_at(following, before.offset_ms), self._now)
-        try:
-            changed = await change_state(
-                self._connection,
-                self.entry,
-                self._fence,
-                self._config,
-                job_id=job_id,
-                state=state,
-                base_version=before.version,
-                next_run_at=following,
-                due_at=timer,
-                now=self._now,
-            )
-        except AllowanceExceeded:
-            self.fail(job_id, "no room in strict_jobs_per_second")
-        except (Conflict, Terminal):
-            self.fail(job_id, "the job was changed by somebody else just then")
-        else:
-            self._done += changed
-            self._unchanged += not changed
-            self._tell(before, following, timer)
+        changed = await change_state(
+            self._connection,
+            entry,
+            self._fence,
+            self._config,
+            job_id=job_id,
+            state=state,
+            base_version=before.version,
+            next_run_at=following,
+            due_at=timer,
+            now=self._now,
+        )
+        self._done += changed
+        self._unchanged += not changed
+        self._tell(before, following, timer)
 
     def fail(self, job_id: uuid.UUID, reason: str) -> None:
         """It could not be done, and why."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
+from psycopg import errors
 
 from cells.domain import ids
 from cells.domain.job import JobState
@@ -17,7 +18,10 @@ from cells.ports import (
     Fence,
     JobFilter,
     JobRow,
+    KeyReused,
     OperationRow,
+    QuotaExceeded,
+    Retryable,
     SelectionRow,
     Terminal,
 )
@@ -29,6 +33,8 @@ from cells.store.journal import Entry
 
 #: Jobs in one selection at most.
 SELECTION_LIMIT = 1_000_000
+#: Selections of a tenant that can be applied and have not been; each may hold a million ids.
+SELECTIONS_OPEN = 50
 SAMPLE = 10
 _VERBS = {"pause": "pause", "resume": "resume", "cancel": "cancel"}
 _SOURCES = {
@@ -53,7 +59,8 @@ class Selections(StoreBase):
         expires_at: datetime,
         actor: str,
         host_id: int,
-    ) -> SelectionRow:
+        idempotency: tuple[str, str, bytes] | None = None,
+    ) -> tuple[SelectionRow, bool]:
         """See `ports.Store.create_selection`."""
         states = _SOURCES[action.value]
         if where.state is not None:
@@ -70,12 +77,51 @@ class Selections(StoreBase):
             "ids": None if job_ids is None else uuids(job_ids),
             **facet_terms(where),
         }
+        try:
+            return await self._freeze(fence, selection_id, parameters, idempotency, host_id)
+        except errors.UniqueViolation as taken:
+            if idempotency is None:
+                raise
+            # Another request with this key was faster; the next one finds what it stored.
+            raise Retryable("the idempotency key is in use") from taken
+
+    async def _freeze(
+        self,
+        fence: Fence,
+        selection_id: uuid.UUID,
+        parameters: Mapping[str, object],
+        idempotency: tuple[str, str, bytes] | None,
+        host_id: int,
+    ) -> tuple[SelectionRow, bool]:
+        tenant = fence.tenant_id
         async with self._write(fence, host_id) as (connection, entry):
+            if idempotency is not None:
+                route, key, fingerprint = idempotency
+                stored = {
+                    "tenant": tenant, "route": route, "key": key, "fingerprint": fingerprint, "status": 201,
+                }  # fmt: skip
+                known = await fetch_one(connection, "key_get", stored)
+                if known is not None:
+                    if known[0] != fingerprint:
+                        raise KeyReused("the idempotency key came with another request before")
+                    first = {"tenant": tenant, "selection": uuid.UUID(bytes=bytes(known[2]))}
+                    made = await fetch_one(connection, "selection_get", first)
+                    if made is None:
+                        raise Conflict("the selection that was made under this key has expired")
+                    entry.intent(tenant, "selection.replay", first["selection"].hex, 0, 0)
+                    return selection_row(made), True
+            (still_open,) = await fetch_row(
+                connection, "selection_count_open", {"tenant": tenant, "most": SELECTIONS_OPEN}
+            )
+            if still_open >= SELECTIONS_OPEN:
+                raise QuotaExceeded("open_selections", SELECTIONS_OPEN)
             row = await fetch_row(connection, "selection_freeze", parameters)
             if row[3] > SELECTION_LIMIT:
                 raise Terminal(f"the filter finds more than {SELECTION_LIMIT} jobs; narrow it")
-            entry.intent(fence.tenant_id, "selection.create", selection_id.hex, 0, 1)
-            return selection_row(row)
+            if idempotency is not None:
+                await run(connection, "key_put", {**stored, "body": selection_id.bytes})
+            entry.intent(tenant, "selection.create", selection_id.hex, 0, 1)
+            return selection_row(row), False
 
     async def get_selection(self, tenant_id: uuid.UUID, selection_id: uuid.UUID) -> SelectionRow | None:
         """One selection, or None."""

@@ -55,7 +55,14 @@ class Targets(StoreBase):
             return [_target(row) for row in await fetch_all(connection, "target_list", parameters)]
 
     async def update_target(
-        self, fence: Fence, target: TargetRow, *, base_version: int, host_id: int, actor: str | None = None
+        self,
+        fence: Fence,
+        target: TargetRow,
+        *,
+        base_version: int,
+        host_id: int,
+        actor: str | None = None,
+        credentials: Sequence[SealedSecret] | None = None,
     ) -> TargetRow:
         """See `ports.Store.update_target`. `Terminal` if there is no such target."""
         async with self._write(fence, host_id) as (connection, entry):
@@ -64,6 +71,8 @@ class Targets(StoreBase):
             row = await fetch_one(connection, "target_update", columns)
             if row is None:
                 raise Conflict("the target has changed since it was read", version=version)
+            if credentials is not None:
+                await _replace_credentials(connection, fence, target.target_id, credentials)
             entry.intent(fence.tenant_id, "target.update", target.target_id, base_version, base_version + 1)
             told = "target.edited" if target.state == before else f"target.{target.state.lower()}"
             entry.event(fence.tenant_id, told, target.target_id, actor, version=base_version + 1)
@@ -141,6 +150,18 @@ class Targets(StoreBase):
         async with self._database.transaction() as connection:
             row = await fetch_one(connection, "target_by_url", {"tenant": tenant_id, "url": url})
             return None if row is None else _target(row)
+
+
+async def _replace_credentials(
+    connection: Connection, fence: Fence, target_id: str, credentials: Sequence[SealedSecret]
+) -> None:
+    """What the target was called with ends at once; none of it outlives its kind of auth."""
+    ids = {"tenant": fence.tenant_id, "target": target_id, "purpose": "CREDENTIAL"}
+    (generation,) = await fetch_row(connection, "secret_next", ids)
+    await run(connection, "secret_expire", {**ids, "overlap": 0})
+    for number, secret in enumerate(credentials, generation):
+        columns = _secret_columns(fence, target_id, secret)
+        await run(connection, "secret_put", {**columns, "generation": number})
 
 
 async def _locked(

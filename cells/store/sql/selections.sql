@@ -45,6 +45,14 @@ SELECT %(tenant)s, %(selection)s, %(action)s, %(filter)s, count(*)::int,
 FROM numbered
 RETURNING selection_id, action, filter, count, hash, created_by, created_at, expires_at;
 
+-- name: selection_count_open
+-- Selections of a tenant (tenant_id) that can still be applied and have not been, counted to a bound.
+SELECT count(*)::int FROM (
+    SELECT FROM selections s
+    WHERE s.tenant_id = %(tenant)s AND s.expires_at > now()
+      AND NOT EXISTS (SELECT FROM operations o WHERE o.tenant_id = s.tenant_id AND o.selection_id = s.selection_id)
+    LIMIT %(most)s) AS open;
+
 -- name: selection_get
 -- One selection (tenant_id, selection).
 SELECT selection_id, action, filter, count, hash, created_by, created_at, expires_at

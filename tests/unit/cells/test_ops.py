@@ -29,7 +29,7 @@ async def test_ready_only_if_every_check_is() -> None:
     assert (ready.status_code, ready.json()["status"]) == (200, "ready")
     unready = await get(ops_app(Readiness({"store": good, "queue": bad}), Metrics()), "/readyz")
     assert unready.status_code == 503
-    assert unready.json() == {"status": "not ready", "checks": {"store": "ok", "queue": "no connection"}}
+    assert unready.json() == {"status": "not ready", "checks": {"store": "ok", "queue": "unavailable"}}
 
 
 async def test_checks_are_shared_by_probes_that_come_together() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from cells.api import pagination
+from cells.api.events import WAITERS
 from cells.domain.run import RunState
 from tests.component.cells.api.harness import Api, Cell
 from tests.component.cells.api.test_selections import apply, choose, worked
@@ -172,3 +174,51 @@ async def test_everybody_reads_their_own(running: Cell) -> None:
     stranger = running.api.of(uuid.uuid4())
     await running.place(stranger.tenant)
     assert (await stranger.get("/v1/events?cursor=start"))["items"] == []
+
+
+async def test_a_search_without_a_find_moves_on(running: Cell) -> None:
+    api = running.api
+    await api.target(target_id=TARGET)
+    job = await api.job(TARGET)
+    for verb in ("pause", "resume"):
+        await api.ok("POST", f"/v1/jobs/{job['job_id']}:{verb}")
+    all_of_them = await told(api, count=5)
+    store, tenant, place, seen = running.store, api.tenant, (0, 0), []
+    while True:
+        found = await store.events(tenant, after=place, type_="job.resumed", limit=5, looks=2)
+        seen.append([event.type for event in found.events])
+        if found.reached is None or not found.more:
+            break
+        place = found.reached
+    assert seen == [[], [], ["job.resumed"]]
+    # Nothing at all of a type: the cursor stands behind everything there is all the same.
+    for start in ("&cursor=start", ""):
+        page = await api.get(f"/v1/events?type=target.gone{start}")
+        assert (page["items"], page["more"]) == ([], False)
+        await api.ok("PATCH", f"/v1/jobs/{job['job_id']}", {"name": f"later{start}"})
+        xid, seq = (int(part) for part in all_of_them[-1]["event_id"].split("_")[1:])
+        reached = pagination.read_cursor(
+            page["next_cursor"], "events", {"type": "target.gone"}, tuple[int, int]
+        )
+        assert reached >= (xid, seq)
+
+
+async def test_few_may_wait(running: Cell) -> None:
+    api = running.api
+    await api.target(target_id=TARGET)
+    cursor = (await api.get("/v1/events?type=target.gone"))["next_cursor"]
+    path = f"/v1/events?type=target.gone&cursor={cursor}&wait=20"
+    waiting = [asyncio.create_task(api.send("GET", path)) for _ in range(WAITERS)]
+    waiters = running.api.app.state.services.event_waiters
+
+    async def all_wait() -> bool:
+        return bool(waiters[api.tenant] == WAITERS)
+
+    await eventually(all_wait)
+    told_off = await api.problem("GET", path, status=429, code="QUOTA_EXCEEDED")
+    assert (told_off["scope"], told_off["quota"], told_off["limit"]) == ("tenant", "event_waiters", WAITERS)
+    assert (await api.get(path.replace("wait=20", "wait=0")))["items"] == []
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert api.tenant not in waiters

@@ -31,6 +31,21 @@ async def test_unknown_paths_and_methods(api: Api) -> None:
     assert (await api.send("PUT", "/v1/jobs")).headers["allow"] == "GET, POST"
 
 
+async def test_head_is_get_without_the_body(api: Api) -> None:
+    shown = await api.send("GET", "/v1/jobs")
+    head = await api.send("HEAD", "/v1/jobs")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == shown.headers["content-length"]
+    assert (await api.send("HEAD", "/v1/schedules:preview")).status_code == 405
+    stranger = await api.send("HEAD", "/v1/jobs/job_01h455vb4pex5vsknk084sn02q")
+    assert (stranger.status_code, stranger.content) == (404, b"")
+
+
+async def test_a_path_that_is_no_text(api: Api) -> None:
+    for path in ("/v1/jobs/by-key/a%ff", "/v1/jobs/%c3%28"):
+        await api.problem("GET", path, status=400, code="MALFORMED")
+
+
 async def test_bodies_that_are_too_long(api: Api) -> None:
     await api.target(target_id="tgt_email")
     job: dict[str, Any] = {"schedule": {"type": "NOW"}, "target": {"target_id": "tgt_email"}}

@@ -136,11 +136,18 @@ async def test_a_test_call_is_signed_and_shown(running: Cell) -> None:
         await near.ok("PATCH", f"/v1/targets/{TARGET}", {"disabled": True})
         await plain.problem("POST", f"/v1/targets/{TARGET}:test", status=409, code="CONFLICT")
         assert (await near.ok("POST", f"/v1/targets/{TARGET}:test"))["status"] == 503
+    await running.api.ok("PATCH", f"/v1/targets/{TARGET}", {"max_concurrency": 1})
+    job = await running.api.job(TARGET, schedule=PAST)
+    (claim,) = await running.claim(job["job_id"])
+    full = await running.api.problem("POST", f"/v1/targets/{TARGET}:test", status=409, code="CONFLICT")
+    assert "1 calls under way" in full["detail"]
+    await running.complete(claim, RunState.SUCCEEDED)
     async with running.near() as near:
         gone = await near.ok("POST", f"/v1/targets/{TARGET}:test", {"method": "GET"})
     assert (gone["status"], gone["ok"]) == (None, False)
     assert gone["error"].endswith("refused")
-    assert (await running.api.get("/v1/runs"))["items"] == []
+    (only,) = (await running.api.get("/v1/runs"))["items"]
+    assert only["run_id"] == str(claim.key)
 
     async def events() -> Any:
         items = (await running.api.get("/v1/events?type=target.tested&cursor=start"))["items"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from cells.domain.run import RunState
@@ -96,6 +97,26 @@ async def test_misfires_and_failures(running: Cell) -> None:
     ledger = await api.get(f"/v1/jobs/{failed['job_id']}/occurrences")
     assert verdicts(ledger) == [("2026-01-05T09:00:00Z", "failed", 1)]
     assert ledger["status"] == "COMPLETED"
+
+
+async def test_a_retry_does_not_make_a_run_late(running: Cell) -> None:
+    await running.api.target(target_id=TARGET)
+    job = await running.api.job(TARGET, schedule={"type": "NOW"})
+    path = f"/v1/jobs/{job['job_id']}/occurrences"
+    (claim,) = await running.claim(job["job_id"])
+    await running.complete(claim, RunState.SUCCEEDED)
+    first = (await running.api.get(path))["past"][0]
+    run = await running.api.get(f"/v1/runs/{first['run_id']}")
+    begun = datetime.fromisoformat(run["attempts"][0]["started_at"])
+    due = datetime.fromisoformat(run["due_at"])
+    assert first["late_ms"] == (begun - due) // timedelta(milliseconds=1)
+    async with await psycopg.AsyncConnection.connect(running.database_url, autocommit=True) as sql:
+        # As after a second attempt, an hour later.
+        await sql.execute(
+            b"UPDATE runs SET started_at = started_at + interval '1 hour' WHERE tenant_id = %s",
+            (running.api.tenant,),
+        )
+    assert (await running.api.get(path))["past"][0]["late_ms"] == first["late_ms"]
 
 
 async def test_pages(running: Cell) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from cells.domain import ids
 from cells.execution.operations import Operations
 from cells.observability.metrics import Metrics
+from cells.store import selections
 from tests.component.cells.api.harness import Api, Cell
 from tests.component.cells.api.test_fuzz import SETTINGS, nearly, text, value
 from tests.waiting import eventually
@@ -249,3 +251,54 @@ async def test_a_job_that_cannot_be_read_stands_in_nobodys_way(own: Cell) -> Non
     ended = await api.get(f"/v1/operations/{begun['operation_id']}")
     assert (ended["state"], ended["done"], ended["failed"]) == ("DONE", 1, 1)
     assert (await api.get(f"/v1/jobs/{fine['job_id']}"))["status"] == "PAUSED"
+
+
+async def test_a_selection_is_made_once_under_a_key(running: Cell) -> None:
+    api = running.api
+    await some(api, 2)
+    body = {"action": "pause", "filter": {"target": TARGET}}
+    key = {"Idempotency-Key": '"k-1"'}
+    made = await api.ok("POST", "/v1/selections", body, status=201, headers=key)
+    await api.job(TARGET, name="later")
+    again = await api.send("POST", "/v1/selections", body, headers=key)
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (200, "true")
+    assert again.json() == made
+    other = body | {"action": "cancel"}
+    await api.problem("POST", "/v1/selections", other, status=422, code="IDEMPOTENCY_KEY_REUSED", headers=key)
+
+
+async def test_a_tenant_has_so_many_selections_open(running: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selections, "SELECTIONS_OPEN", 2)
+    api = running.api
+    await some(api, 1)
+    first = await choose(api, "pause", target=TARGET)
+    await choose(api, "pause", target=TARGET)
+    body = {"action": "pause", "filter": {"target": TARGET}}
+    refused = await api.problem("POST", "/v1/selections", body, status=429, code="QUOTA_EXCEEDED")
+    assert (refused["quota"], refused["limit"]) == ("open_selections", 2)
+    await apply(api, first)
+    await choose(api, "pause", target=TARGET)
+
+
+async def test_a_job_that_cannot_be_written_is_the_only_one_that_fails(running: Cell) -> None:
+    api = running.api
+    jobs = await some(api, 4)
+    broken = uuid.UUID(bytes=ids.decode(ids.JOB, jobs[1]["job_id"]).bytes)  # type: ignore[union-attr]
+    selection = await choose(api, "pause", target=TARGET)
+    async with await psycopg.AsyncConnection.connect(running.database_url, autocommit=True) as sql:
+        await sql.execute(
+            f"""
+            CREATE FUNCTION refuse_that_job() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation', CONSTRAINT = 'that_job';
+            END $$;
+            CREATE TRIGGER that_job BEFORE UPDATE ON jobs FOR EACH ROW
+            WHEN (OLD.job_id = '{broken}') EXECUTE FUNCTION refuse_that_job()
+            """.encode()
+        )
+        try:
+            done = await worked(running, await apply(api, selection))
+        finally:
+            await sql.execute(b"DROP TRIGGER that_job ON jobs; DROP FUNCTION refuse_that_job()")
+    assert (done["done"], done["failed"], done["processed"]) == (3, 1, 4)
+    assert done["failures"] == [{"job_id": jobs[1]["job_id"], "reason": "the job cannot be written"}]
+    assert await states(api) == {"j0": "PAUSED", "j1": "SCHEDULED", "j2": "PAUSED", "j3": "PAUSED"}

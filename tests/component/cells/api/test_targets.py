@@ -136,10 +136,17 @@ async def test_what_was_not_approved_is_pending_again(running: Cell) -> None:
     moved = await api.ok("PATCH", path, {"base_url": "https://elsewhere.example"})
     assert (moved["state"], moved["approved_by"]) == ("PENDING", None)
     await api.ok("POST", path + ":approve")
+    before = (await api.get(path))["version"]
     with_auth = await api.ok("PATCH", path, {"auth": {"type": "BEARER", "token": "t0ken"}})
+    assert with_auth["version"] == before + 1
     assert (with_auth["state"], with_auth["auth"]) == ("PENDING", {"type": "BEARER"})
     assert (await opened(running, "tgt_a", "CREDENTIAL"))[0] == b"t0ken"
     assert "t0ken" not in str(with_auth)
+    await api.ok("PATCH", path, {"auth": {"type": "HMAC_SHA256"}})
+    assert await opened(running, "tgt_a", "CREDENTIAL") == []
+    await api.ok("PATCH", path, {"auth": {"type": "BEARER", "token": "t0ken"}})
+    await api.ok("PATCH", path, {"description": "the same token"})
+    assert await opened(running, "tgt_a", "CREDENTIAL") == [b"t0ken"]
     await api.ok("POST", path + ":approve")
     disabled = await api.ok("PATCH", path, {"disabled": True})
     assert disabled["state"] == "DISABLED"

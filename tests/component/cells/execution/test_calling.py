@@ -159,6 +159,22 @@ async def test_a_connection_closed_while_it_was_idle_is_tried_once_more(call: Ca
     assert requests == 2
 
 
+async def test_a_204_is_a_success_whatever_follows_it(call: Call) -> None:
+    requests = 0
+
+    async def talkative(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal requests
+        await reader.readuntil(b"{}")
+        requests += 1
+        writer.write(b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello")
+
+    server, url = await raw_server(talkative)
+    async with server:
+        for _ in range(2):
+            assert await call(url) == Answer(status=204, body="", sent_bytes=2)
+    assert requests == 2
+
+
 async def test_a_target_that_always_hangs_up(call: Call) -> None:
     connections = 0
 
@@ -171,7 +187,8 @@ async def test_a_target_that_always_hangs_up(call: Call) -> None:
     server, url = await raw_server(hang_up)
     async with server:
         assert await call(url) == Answer(error="connection failed: closed without an answer", sent_bytes=2)
-    assert connections == 2
+    # The connection was new: the target had not closed it because it was idle, it was called.
+    assert connections == 1
 
 
 async def test_who_lost_the_right_to_call_does_not_try_again(caller: Caller) -> None:
@@ -180,11 +197,16 @@ async def test_who_lost_the_right_to_call_does_not_try_again(caller: Caller) -> 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal live, requests
         await reader.readuntil(b"{}")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        await reader.readuntil(b"{}")
         live, requests = False, requests + 1
         writer.close()
 
     server, url = await raw_server(hang_up)
     async with server:
+        first = await caller.call("POST", URL(url), CIMultiDict(), b"{}", 5.0, lambda: live)
+        assert first is not None
+        assert first.status == 200
         assert await caller.call("POST", URL(url), CIMultiDict(), b"{}", 5.0, lambda: live) is None
     assert requests == 1
 
