@@ -73,7 +73,8 @@ class _Connector(aiohttp.TCPConnector):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._factory = functools.partial(_Handler, loop=self._loop)
+        handler: type[ResponseHandler] = _Handler
+        self._factory = functools.partial(handler, loop=self._loop)
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
