@@ -52,6 +52,16 @@ class Lease:
     ahead_ms: int = 0
 
 
+@dataclass(frozen=True)
+class Ahead(SystemClock):
+    """A clock that is wrong."""
+
+    ahead_ms: int
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
 @dataclass
 class Timers:
     """A queue with its services."""
@@ -66,12 +76,13 @@ class Timers:
     def loader(self) -> Loader:
         return Loader(store=self.store, queue=self.queue, clock=CLOCK, metrics=self.metrics)
 
-    def dispatcher(self, queue: ValkeyQueue | None = None) -> Dispatcher:
+    def dispatcher(self, queue: ValkeyQueue | None = None, *, ahead_ms: int = 0) -> Dispatcher:
+        """`ahead_ms`: so far its clock is ahead, as its host has measured."""
         return Dispatcher(
             store=self.store,
             queue=queue or self.queue,
-            clock=CLOCK,
-            host=Lease(self.world.host_id),
+            clock=Ahead(ahead_ms),
+            host=Lease(self.world.host_id, ahead_ms),
             metrics=self.metrics,
         )
 

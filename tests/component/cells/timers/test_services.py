@@ -28,6 +28,25 @@ async def test_a_job_that_is_due_soon_is_released_on_time(timers: Timers) -> Non
     assert 0 <= claim.released_ms - claim.due_ms < LATE_MS
 
 
+async def test_a_clock_that_is_ahead_releases_nothing_that_cannot_be_claimed(timers: Timers) -> None:
+    """Else it would be refused, put back and released again, many times a second."""
+    jobs = await timers.jobs(soon(700))
+    far = await timers.jobs(soon(60_000))
+    await timers.queue.add(timers.members(jobs + far))
+    async with timers.running(timers.dispatcher(ahead_ms=120_000)):
+        await eventually(lambda: timers.claims)
+        assert timers.claimed_ids() == ids(jobs)
+        assert 0 <= timers.claims[0].released_ms - timers.claims[0].due_ms < LATE_MS
+        assert timers.metrics.released.labels("DEFAULT")._value.get() == 1
+
+
+async def test_a_dispatcher_that_ended_hears_no_more(timers: Timers) -> None:
+    before = len(timers.queue._signals._on_wake)
+    async with timers.running(timers.dispatcher()):
+        await eventually(lambda: len(timers.queue._signals._on_wake) == before + 1)
+    assert len(timers.queue._signals._on_wake) == before
+
+
 async def test_a_nearer_add_wakes_a_dispatcher_that_sleeps(timers: Timers) -> None:
     far = await timers.jobs(soon(25_000))
     await timers.queue.add(timers.members(far))
