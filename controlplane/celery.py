@@ -73,8 +73,8 @@ app.conf.update(
         },
         "write down the end of support visits": {
             "task": "controlplane.operators.tasks.end_visits",
-            "schedule": 60.0,
-            "options": {"expires": 60},
+            "schedule": 10.0,
+            "options": {"expires": 10},
         },
         "recompute usage days": {
             "task": "billing.tasks.recompute_dirty_days",

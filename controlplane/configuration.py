@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from psycopg.conninfo import conninfo_to_dict
+
+#: Where mails may go; see `controlplane.mail`.
+MAIL_SCHEMES = ("smtp", "smtps", "smtp+tls", "file")
 
 
 class ConfigurationError(Exception):
@@ -28,7 +32,7 @@ class Configuration:
     debug: bool
     allowed_hosts: tuple[str, ...]
     log_level: str
-    email_url: str  # see `controlplane.mail`; empty writes mail to the log
+    email_url: str  # see `controlplane.mail`; empty (only with debug) writes mail to the log
     email_from: str
 
 
@@ -42,6 +46,20 @@ def _hex_key(name: str, text: str) -> bytes:
     return key
 
 
+def _email_url(url: str, *, debug: bool) -> str:
+    """Mails hold links that let people in: without debug none may end in a log."""
+    scheme = urlsplit(url).scheme
+    if url and scheme not in MAIL_SCHEMES:
+        raise ConfigurationError(f"CONTROL_EMAIL_URL must begin with one of {', '.join(MAIL_SCHEMES)}")
+    if not url and not debug:
+        raise ConfigurationError(
+            "CONTROL_EMAIL_URL is not set: mails with links to reset passwords would be written to the log."
+            " Name a server (smtp://host:25) or a folder (file:///var/mail/clockhouse);"
+            " only with CONTROL_DEBUG=1 it may be empty"
+        )
+    return url
+
+
 def read_configuration(environ: Mapping[str, str] | None = None) -> Configuration:
     """The configuration, or `ConfigurationError` with the first variable that is wrong."""
     env = os.environ if environ is None else environ
@@ -52,6 +70,7 @@ def read_configuration(environ: Mapping[str, str] | None = None) -> Configuratio
             raise ConfigurationError(f"{name} is not set")
         return value
 
+    debug = env.get("CONTROL_DEBUG", "0") == "1"
     seals = need("CONTROL_INSTALLATION_KEY").split(",")
     return Configuration(
         database_url=need("CONTROL_DATABASE_URL"),
@@ -62,12 +81,12 @@ def read_configuration(environ: Mapping[str, str] | None = None) -> Configuratio
         router_key=_hex_key("CONTROL_ROUTER_KEY", need("CONTROL_ROUTER_KEY")),
         public_api_url=env.get("CONTROL_PUBLIC_API_URL", "http://127.0.0.1:8080").rstrip("/"),
         console_url=env.get("CONTROL_CONSOLE_URL", "http://127.0.0.1:8000").rstrip("/"),
-        debug=env.get("CONTROL_DEBUG", "0") == "1",
+        debug=debug,
         allowed_hosts=tuple(
             h.strip() for h in env.get("CONTROL_ALLOWED_HOSTS", "127.0.0.1,localhost").split(",") if h.strip()
         ),
         log_level=env.get("CONTROL_LOG_LEVEL", "INFO").upper(),
-        email_url=env.get("CONTROL_EMAIL_URL", ""),
+        email_url=_email_url(env.get("CONTROL_EMAIL_URL", ""), debug=debug),
         email_from=env.get("CONTROL_EMAIL_FROM", "") or "Clockhouse <clockhouse@localhost>",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,6 +49,11 @@ class VersionMismatch(Refused):
 
 class Unavailable(Refused):
     """Something needed cannot be reached now. Trying again later may work."""
+
+
+def one_line(text: str) -> bool:
+    """Whether a name holds no control character: it goes into headers, mail subjects and logs."""
+    return all(unicodedata.category(c) not in ("Cc", "Zl", "Zp") for c in text)
 
 
 def invalid(pointer: str, detail: str) -> Invalid:

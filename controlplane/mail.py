@@ -22,7 +22,7 @@ MOST_KEPT = 500
 
 def mail_settings(url: str) -> dict[str, Any]:
     """Django's settings for `smtp://`, `smtps://` (TLS from the start), `smtp+tls://` (STARTTLS),
-    `file:///folder`, or nothing, which writes mails to the log."""
+    `file:///folder`, or (only with debug) nothing, which writes mails to the log."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         return {"EMAIL_BACKEND": "controlplane.mail.FolderBackend", "MAIL_FOLDER": unquote(parts.path)}

@@ -222,6 +222,8 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+# More ticked rows than an operation takes are answered with words, not with a bare 400.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000
 
 # --- billing: what it needs to know about the world, handed in ------------------------------
 BILLING_TENURES = "controlplane.topology.tenures.tenures_of"

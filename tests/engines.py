@@ -67,6 +67,7 @@ class TestEngines:
             "CONTROL_PUBLIC_API_URL": "http://127.0.0.1:1",
             "CONTROL_CONSOLE_URL": "http://127.0.0.1:1",
             "CONTROL_DEBUG": "0",
+            "CONTROL_EMAIL_URL": f"file://{self._folder / 'mail'}",
             "CONTROL_ALLOWED_HOSTS": "testserver,127.0.0.1,localhost",
         }
 

@@ -302,8 +302,10 @@ async def _update(
     etag=True,
 )
 async def approve_target(call: Call, target_id: TargetId) -> Response:
-    """Approve a target: jobs may use it from now on. Approving it again changes nothing."""
+    """Approve a target: jobs may use it from now on. Approving it again changes nothing. With an
+    `If-Match` only the version that was seen is approved."""
     row = await found_target(call, target_id)
+    check_version(call, row.version)
     if row.state == "APPROVED":
         return _shown(row)
     _check_egress(call, row.base_url)

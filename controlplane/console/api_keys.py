@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.core.cache import cache
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -15,8 +17,9 @@ from cells.contract import Scope
 from controlplane.actors import Actor
 from controlplane.console.acting import Form, ask, done, not_done
 from controlplane.console.audit import names_of
+from controlplane.console.lists import PAGE, next_page
 from controlplane.console.visit import Visit, tenant_page
-from controlplane.errors import Refused
+from controlplane.errors import Refused, invalid
 from controlplane.tenants.actions.api_keys import IssuedKey, create_api_key, revoke_api_key, rotate_api_key
 from controlplane.tenants.models import ApiKey, Tenant
 
@@ -36,16 +39,14 @@ USUAL_SCOPES = (Scope.JOBS_READ, Scope.JOBS_WRITE, Scope.JOBS_TRIGGER)
 EXPIRIES = (("30", "in 30 days"), ("90", "in 90 days"), ("365", "in a year"), ("", "never"))
 GRACES = ((0, "at once"), (1, "in an hour"), (24, "in a day"), (168, "in a week"), (720, "in 30 days"))
 _FIELDS = ("name", "scopes", "expires_at")
-_TOKENS = "key-requests"
+_EXPIRIES = dict(EXPIRIES)
+_TOKEN_SECONDS = 24 * 3600
 
 
 def first_use(request: HttpRequest, token: str) -> bool:
-    """Whether a form is sent for the first time: a second click must not make a second key."""
-    known: list[str] = request.session.get(_TOKENS, [])
-    if not token or token in known:
-        return False
-    request.session[_TOKENS] = [*known[-19:], token]
-    return True
+    """Whether a form is sent for the first time: a second click must not make a second key. Of several
+    requests at once exactly one is the first."""
+    return bool(token) and bool(cache.add(f"key-form:{request.user.pk}:{token}", 1, timeout=_TOKEN_SECONDS))
 
 
 def issue(
@@ -61,14 +62,26 @@ def issue(
 def key_list(visit: Visit) -> HttpResponse:
     """GET …/settings/keys/"""
     ended = "ended" in visit.request.GET
-    keys = list(
-        ApiKey.objects.filter(tenant=visit.tenant).select_related("successor").order_by("-created_at", "-id")
-    )
-    live = [key for key in keys if _state(visit, key) in ("LIVE", "ROTATED")]
+    known = ApiKey.objects.filter(tenant=visit.tenant)
+    over = Q(revoked_at__isnull=False) | Q(expires_at__lte=visit.now)
+    wanted = known if ended else known.exclude(over)
+    cursor = visit.request.GET.get("cursor", "")
+    if cursor:
+        last = known.filter(pk=cursor[:40]).first()
+        if last is None:
+            raise Http404
+        wanted = wanted.filter(
+            Q(created_at__lt=last.created_at) | Q(created_at=last.created_at, id__lt=last.id)
+        )
+    keys = list(wanted.select_related("successor").order_by("-created_at", "-id")[: PAGE + 1])
+    more, keys = len(keys) > PAGE, keys[:PAGE]
     return visit.page(
-        "console/settings/keys.html", section="settings", tab="keys", ended=ended, gone=len(keys) - len(live),
-        keys=[{"key": key, "state": _state(visit, key)} for key in (keys if ended else live)],
+        "console/settings/keys.html", section="settings", tab="keys", ended=ended,
+        gone=known.filter(over).count(),
+        keys=[{"key": key, "state": _state(visit, key)} for key in keys],
         names=names_of(visit, (key.created_by for key in keys)),
+        next=next_page(visit, {"ended": "1"} if ended else {}, keys[-1].id if more else None),
+        paged=bool(cursor),
     )  # fmt: skip
 
 
@@ -88,8 +101,12 @@ def key_new(visit: Visit) -> HttpResponse:
     post = visit.request.POST
     scopes = post.getlist("scopes")
     values = {"name": post.get("name", ""), "scopes": scopes, "expires": post.get("expires", "")}
-    days = post.get("expires", "")
-    expires_at = visit.now + timedelta(days=int(days)) if days in dict(EXPIRIES) and days else None
+    days = post.get("expires")
+    if days not in _EXPIRIES:
+        # Never is a choice somebody makes, not what is left when nothing is understood.
+        offered = ", ".join(_EXPIRIES.values())
+        return _form(visit, Form(values=values, faults={"expires_at": [f"choose one of: {offered}"]}), 422)
+    expires_at = visit.now + timedelta(days=int(days)) if days else None
     if not first_use(visit.request, post.get("token", "")[:64]):
         return _again(visit)
     try:
@@ -145,7 +162,9 @@ def key_action(visit: Visit, key_id: str, verb: str) -> HttpResponse:
 
 def _rotate(visit: Visit, key: ApiKey) -> HttpResponse:
     asked = visit.request.POST.get("grace_hours", "24")
-    hours = int(asked) if asked in {str(value) for value, _ in GRACES} else 24
+    if asked not in {str(value) for value, _ in GRACES}:
+        raise invalid("/grace_hours", f"one of {', '.join(str(value) for value, _ in GRACES)}")
+    hours = int(asked)
     issued = rotate_api_key(
         tenant_id=visit.tenant.id, key_id=key.id, grace=timedelta(hours=hours), actor=visit.actor, reason=""
     )

@@ -57,7 +57,8 @@ ACTS: dict[str, Act] = {
             word="Resume",
             done="scheduled again",
             means=(
-                "The next occurrence after now is planned for each. What was missed meanwhile does not run.",
+                "The next occurrence after now is planned for each that recurs; what it missed does not run.",
+                "A job for a single time that went by meanwhile runs now.",
                 "Jobs that are not paused are left as they are.",
             ),
         ),
@@ -82,7 +83,14 @@ def selection_new(visit: Visit) -> HttpResponse:
     act = ACTS.get(posted.get("action", ""))
     if act is None:
         raise Http404
-    ticked = posted.getlist("job")[:_MOST_TICKED]
+    ticked = posted.getlist("job")
+    if len(ticked) > _MOST_TICKED:
+        messages.error(
+            visit.request,
+            f"Nothing was selected: {len(ticked)} rows are ticked, and at most {_MOST_TICKED} can be."
+            " Filter the list instead, and change all that fit.",
+        )
+        return _back(visit)
     chosen: dict[str, Any] = {"job_ids": ticked} if ticked else {}
     if not ticked and posted.get("state", "") in _OVER:
         said = STATES[posted["state"]][0].lower()
@@ -90,6 +98,8 @@ def selection_new(visit: Visit) -> HttpResponse:
         return _back(visit)
     if not ticked:
         chosen = {name: text for name in FILTERS if (text := posted.get(name, "").strip()[:200])}
+        if posted.get("all") != "1":
+            return _ask_whether_all(visit, act, chosen)
     try:
         found = visit.cell.post("/v1/selections", {"filter": chosen, "action": act.verb}).document
     except Refused as refused:
@@ -100,6 +110,18 @@ def selection_new(visit: Visit) -> HttpResponse:
         messages.info(visit.request, f"None of these jobs can be {act.done}; nothing was selected.")
         return _back(visit)
     return redirect(visit.url("selection", found["selection_id"]))
+
+
+def _ask_whether_all(visit: Visit, act: Act, chosen: Mapping[str, Any]) -> HttpResponse:
+    """No row is ticked: that may mean all, or a forgotten tick. Nothing is selected before it is said."""
+    return visit.page(
+        "console/jobs/selection_all.html",
+        section="jobs",
+        act=act,
+        filters=described(chosen),
+        fields=list(chosen.items()),
+        back=f"{visit.url('jobs')}?{urlencode(chosen)}" if chosen else visit.url("jobs"),
+    )
 
 
 def _back(visit: Visit) -> HttpResponse:

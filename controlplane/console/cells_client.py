@@ -16,9 +16,9 @@ from urllib.parse import quote, urlencode
 import httpx
 import msgspec
 
-from cells.contract import Caller, body_hash, sign_request
+from cells.contract import Caller, ErrorCode, body_hash, sign_request
 from controlplane.addresses import Turns
-from controlplane.operators.support import Guest
+from controlplane.operators.support import TARGETS_CLOSED, Guest
 from controlplane.tenants.models import Membership
 from controlplane.topology.cell_keys import open_cell_key
 from controlplane.topology.models import Placement, Site
@@ -82,10 +82,18 @@ def path(*segments: str, verb: str = "") -> str:
     return f"/v1/{joined}:{verb}" if verb else f"/v1/{joined}"
 
 
+def _changes_targets(target: str) -> bool:
+    """Whether what is not read here is a target. A test call changes none."""
+    return target.startswith("/v1/targets") and not target.endswith(":test")
+
+
 class CellClient:
     """One member's view of the cell their tenant lives on."""
 
-    def __init__(self, *, base_url: str, cell: str, secret: bytes, caller: Caller) -> None:
+    def __init__(
+        self, *, base_url: str, cell: str, secret: bytes, caller: Caller, targets_closed: bool = False
+    ) -> None:
+        self._targets_closed = targets_closed
         self._base_url = base_url
         self._cell = cell
         self._secret = secret
@@ -113,6 +121,7 @@ class CellClient:
             cell=cell.name,
             secret=open_cell_key(cell.name, bytes(cell.sealed_key)),
             caller=caller,
+            targets_closed=isinstance(membership, Guest),
         )
 
     def get(self, target: str, /, **query: object) -> Any:
@@ -137,10 +146,18 @@ class CellClient:
             raise
 
     def post(
-        self, target: str, body: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+        self,
+        target: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        version: int | None = None,
     ) -> Answer:
-        """Create or act. With an idempotency key it is safe to send it twice."""
+        """Create or act. With an idempotency key it is safe to send it twice; with a version it is done
+        only if it is still that one (else `Refused` 412)."""
         extra = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        if version is not None:
+            extra["If-Match"] = f'"{version}"'
         return self._send("POST", target, body=body, extra=extra)
 
     def patch(self, target: str, body: Mapping[str, Any], *, version: int | None = None) -> Answer:
@@ -161,6 +178,8 @@ class CellClient:
         body: Mapping[str, Any] | None = None,
         extra: Mapping[str, str] | None = None,
     ) -> Answer:
+        if self._targets_closed and method != "GET" and _changes_targets(target):
+            raise Refused(403, {"status": 403, "code": ErrorCode.FORBIDDEN.value, "detail": TARGETS_CLOSED})
         asked = {name: str(value) for name, value in (query or {}).items() if value not in (None, "")}
         full = f"{target}?{urlencode(asked)}" if asked else target
         content = b"" if body is None else msgspec.json.encode(body)

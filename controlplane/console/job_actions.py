@@ -15,7 +15,7 @@ from cells.contract import Scope
 from controlplane.console.cells_client import CellAway, Refused, path
 from controlplane.console.lists import LONGEST, label
 from controlplane.console.visit import Visit, tenant_page
-from controlplane.console.wording import counted
+from controlplane.console.wording import counted, parse
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +83,8 @@ def _touched(visit: Visit, job: Mapping[str, Any], action: Action) -> list[str]:
     if action.verb == "trigger":
         return ["1 run starts at once, beside the schedule. The schedule does not change."]
     if action.verb == "resume":
+        if job["schedule"]["type"] in ("ONCE", "NOW"):
+            return [_resumed_once(visit, job)]
         return [
             "1 occurrence, the next one after now, is planned again.",
             "What was missed while paused does not run.",
@@ -100,6 +102,13 @@ def _touched(visit: Visit, job: Mapping[str, Any], action: Action) -> list[str]:
         f"{counted(running, 'run')} under way will go on to the end.",
         "A cancelled job cannot be started again; create a new one instead.",
     ]
+
+
+def _resumed_once(visit: Visit, job: Mapping[str, Any]) -> str:
+    at = parse(job["schedule"].get("run_at") or job["created_at"])
+    if at is not None and at > visit.now:
+        return "Its 1 run is planned again, at the time it had."
+    return "Its time went by while it was paused: its 1 run starts as soon as you resume it."
 
 
 def _do(visit: Visit, job_id: str, action: Action) -> HttpResponse:

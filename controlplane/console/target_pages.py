@@ -30,6 +30,10 @@ from controlplane.console.wording import parse, readable
 _JOBS = 12
 #: A test call ends before the console stops waiting for the cell.
 _TEST_SECONDS = 4
+_CHANGED = (
+    "Nothing was approved: somebody changed this target since you looked."
+    " Look at its address again, and approve it then."
+)
 _ENDED = ("SUCCEEDED", "FAILED", "SUCCEEDED_AFTER_CANCEL", "UNKNOWN")
 _DONE = {
     "approve": "{} is approved: jobs may call it.",
@@ -148,7 +152,7 @@ def target_action(visit: Visit, target_id: str, verb: str) -> HttpResponse:
     if act is None:
         raise Http404
     needed, do = act
-    if not visit.may(needed):
+    if not visit.may(needed) or (verb == "disable" and not visit.may_edit_targets):
         raise Refused(403, {})
     if visit.request.method == "GET":
         return _confirm(visit, target_id, verb)
@@ -164,7 +168,15 @@ def target_action(visit: Visit, target_id: str, verb: str) -> HttpResponse:
 
 
 def _approve(visit: Visit, target_id: str) -> HttpResponse:
-    visit.cell.post(path("targets", target_id, verb="approve"), {})
+    seen = visit.request.POST.get("version", "")
+    version = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 19 else 0
+    try:
+        visit.cell.post(path("targets", target_id, verb="approve"), {}, version=version)
+    except Refused as refused:
+        if refused.status != 412:
+            raise
+        messages.error(visit.request, _CHANGED)
+        return redirect(visit.url("target", target_id))
     messages.success(visit.request, _DONE["approve"].format(target_id))
     return redirect(visit.url("target", target_id))
 

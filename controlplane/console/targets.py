@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
@@ -65,6 +66,8 @@ def _jobs_of(target_id: str) -> str:
 @tenant_page(Scope.JOBS_WRITE, "GET", "POST")
 def target_new(visit: Visit) -> HttpResponse:
     """GET shows the form; POST registers and shows the signing secret, once."""
+    if not visit.may_edit_targets:
+        raise PermissionDenied
     if visit.request.method == "GET":
         return _form(visit, dict(_DEFAULTS), str(uuid.uuid4()), [])
     values = {name: text.strip() for name, text in visit.request.POST.dict().items()}
@@ -81,6 +84,8 @@ def target_new(visit: Visit) -> HttpResponse:
 @tenant_page(Scope.JOBS_WRITE, "GET", "POST")
 def target_edit(visit: Visit, target_id: str) -> HttpResponse:
     """GET shows what can be changed; POST changes it, over the version that was seen."""
+    if not visit.may_edit_targets:
+        raise PermissionDenied
     target = visit.cell.get(path("targets", target_id))
     saved = {name: str(target[name]) for name in _EDITED if target[name] is not None}
     if visit.request.method == "GET":

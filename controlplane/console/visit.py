@@ -86,6 +86,11 @@ class Visit:
         return self.may(Scope.JOBS_WRITE)
 
     @property
+    def may_edit_targets(self) -> bool:
+        """As jobs, but never on an operator's visit."""
+        return self.may_write and self.guest is None
+
+    @property
     def may_trigger(self) -> bool:
         return self.may(Scope.JOBS_TRIGGER)
 

@@ -7,4 +7,5 @@ urlpatterns = [
     path("routing/changes", views.routing_changes),
     path("routing/used", views.routing_used),
     path("meters", views.meters),
+    path("operator-acts", views.operator_acts),
 ]

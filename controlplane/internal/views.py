@@ -6,7 +6,9 @@ No DRF here: these are the hottest calls Django answers, and their callers are o
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 
@@ -18,10 +20,14 @@ from django.views.decorators.csrf import csrf_exempt
 from billing.ingest import MOST_RECORDS, MalformedRecord, ingest
 from cells.contract import SIGNATURE_HEADER, BadSignature, Caller, ErrorCode, MeterRecord, Metric, Scope
 from controlplane.events import feed
+from controlplane.events.models import AuditEvent
+from controlplane.identity import TENANT, decode
 from controlplane.signatures import ROUTER_KID, verify
 from controlplane.topology.cell_keys import open_cell_key
 from controlplane.topology.models import Cell
 
+#: Acts of operators that a call may hold.
+_MOST_ACTS = 500
 View = Callable[..., HttpResponse]
 _KID = re.compile(r"\Av1;kid=([A-Za-z0-9-]{1,63});")
 
@@ -95,6 +101,49 @@ def routing_used(request: HttpRequest) -> HttpResponse:
     if any(not 0 < ms < 10**14 for ms in used.keys.values()):
         return _problem(400, ErrorCode.MALFORMED, "times are Unix milliseconds")
     feed.mark_used(used.keys)
+    return _json({})
+
+
+class _Act(msgspec.Struct, forbid_unknown_fields=True):
+    act_id: uuid.UUID
+    at_ms: int
+    actor: str
+    tenant_id: str
+    method: str
+    path: str
+    request_id: str
+    client: str
+
+
+class _Acts(msgspec.Struct, forbid_unknown_fields=True):
+    acts: list[_Act]
+
+
+@_method("POST")
+@_from_router
+def operator_acts(request: HttpRequest) -> HttpResponse:
+    """POST /internal/operator-acts {"acts": […]}: what operators' keys asked cells for. The id of an act
+    is that of its audit event, so one that is told again is no second one."""
+    try:
+        acts = msgspec.json.decode(request.body, type=_Acts).acts
+    except msgspec.DecodeError as e:
+        return _problem(422, ErrorCode.INVALID, str(e))
+    if len(acts) > _MOST_ACTS:
+        return _problem(413, ErrorCode.PAYLOAD_TOO_LARGE, f"at most {_MOST_ACTS} acts")
+    events = []
+    for n, act in enumerate(acts):
+        tenant_id = decode(TENANT, act.tenant_id)
+        if tenant_id is None or not 0 < act.at_ms < 10**14:
+            return _problem(422, ErrorCode.INVALID, f"/acts/{n}: no tenant's id, or no time")
+        events.append(
+            AuditEvent(
+                id=act.act_id, at=datetime.fromtimestamp(act.at_ms / 1000, UTC), tenant_id=tenant_id,
+                actor=act.actor[:200], source=f"api {act.client}".strip()[:200],
+                action="operator.request", subject=f"{act.method} {act.path}"[:200],
+                after={"method": act.method, "path": act.path, "request_id": act.request_id},
+            )
+        )  # fmt: skip
+    AuditEvent.objects.bulk_create(events, ignore_conflicts=True)
     return _json({})
 
 

@@ -2,15 +2,16 @@
 
 The operator stays who they are: cells and audit log see `user:<operator>`. A visit holds a member's
 daily scopes, none over people, keys, settings or the approval of targets, and no payloads unless the
-tenant grants that. Whoever may edit jobs may also give a target another address or credential; it
-must then be approved again. The end of a visit that ran out is audited when that is noticed.
+tenant grants that. Where a tenant's calls go, and with which credential, is nothing a visit may change
+(`TARGETS_CLOSED`), though whoever may edit jobs may edit targets. The end of a visit that ran out is
+audited by whoever notices it first, with the instant at which it was over.
 """
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -24,6 +25,9 @@ from controlplane.locks import lock_tenant
 from controlplane.operators.models import PayloadGrant, SupportVisit
 from controlplane.tenants.models import Tenant, User
 
+_CLOCK = Actor(name="service:operators", operator=True, source="control-plane")
+#: Said where a visit meets what it may not change.
+TARGETS_CLOSED = "A visit of Clockhouse support changes no targets: where calls go is the tenant's alone."
 VISIT_MINUTES = (15, 30, 60, 120)
 GRANT_HOURS = (1, 4, 24, 72)
 _SCOPES = frozenset(
@@ -67,10 +71,13 @@ def guest_of(user: User, slug: str) -> Guest | None:
         return None
     visit = (
         SupportVisit.objects.select_related("tenant__quota", "tenant__placement__cell")
-        .filter(operator=user.pk, tenant__slug=slug, ended_at=None, expires_at__gt=timezone.now())
+        .filter(operator=user.pk, tenant__slug=slug, ended_at=None)
         .first()
     )
     if visit is None:
+        return None
+    if visit.expires_at <= timezone.now():
+        _time_over(visit)
         return None
     return Guest(
         visit=visit,
@@ -102,7 +109,7 @@ def begin_visit(
     if open_one is not None and open_one.expires_at > now:
         raise Conflicting("you are signed in there already")
     if open_one is not None:
-        _close(open_one, at=open_one.expires_at)
+        _time_over(open_one)
     visit = SupportVisit.objects.create(
         operator=operator,
         tenant=tenant,
@@ -117,8 +124,16 @@ def begin_visit(
     return visit
 
 
-def _close(visit: SupportVisit, *, at: datetime | None = None) -> None:
-    SupportVisit.objects.filter(pk=visit.pk).update(ended_at=at or Now())
+@transaction.atomic
+def _time_over(visit: SupportVisit) -> bool:
+    """Ends a visit that ran out, and says so in the audit log: once, whoever notices it."""
+    closed = SupportVisit.objects.filter(pk=visit.pk, ended_at=None).update(ended_at=visit.expires_at)
+    if closed:
+        record(
+            action="support.end", subject=str(visit.id), tenant_id=visit.tenant_id, actor=_CLOCK,
+            reason="time over", after={"ended_at": visit.expires_at.isoformat()},
+        )  # fmt: skip
+    return bool(closed)
 
 
 @transaction.atomic
@@ -128,7 +143,10 @@ def end_visit(*, tenant_id: uuid.UUID, operator: User, actor: Actor, reason: str
     visit = SupportVisit.objects.filter(tenant=tenant_id, operator=operator, ended_at=None).first()
     if visit is None:
         return False
-    _close(visit)
+    if visit.expires_at <= timezone.now():
+        _time_over(visit)
+        return False
+    SupportVisit.objects.filter(pk=visit.pk).update(ended_at=Now())
     record(
         action="support.end", subject=str(visit.id), tenant_id=tenant_id, actor=actor, reason=reason
     )  # fmt: skip
@@ -141,14 +159,7 @@ def end_expired_visits() -> int:
     over = SupportVisit.objects.select_for_update(skip_locked=True).filter(
         ended_at=None, expires_at__lte=timezone.now()
     )
-    visits = list(over[:500])
-    for visit in visits:
-        _close(visit, at=visit.expires_at)
-        record(
-            action="support.end", subject=str(visit.id), tenant_id=visit.tenant_id,
-            actor=Actor(name="service:operators", operator=True, source="control-plane"), reason="time over",
-        )  # fmt: skip
-    return len(visits)
+    return sum(_time_over(visit) for visit in over[:500])
 
 
 @transaction.atomic

@@ -11,6 +11,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, cast
 
 from cells.contract import ErrorCode
+from controlplane.routing.acts import OperatorActs
 from controlplane.routing.auth import Principal, authenticate
 from controlplane.routing.document import DOCUMENT_PATH, Document
 from controlplane.routing.feed import Feed
@@ -54,6 +55,7 @@ class Router:
         forwarder: Forwarder,
         meter: Meter,
         used: LastUsed,
+        acts: OperatorActs,
         metrics: Metrics,
         max_stale_s: int,
         now_ms: Callable[[], int],
@@ -63,6 +65,7 @@ class Router:
         self._forwarder = forwarder
         self._meter = meter
         self._used = used
+        self._acts = acts
         self._metrics = metrics
         self._max_stale_ms = max_stale_s * 1000
         self._now_ms = now_ms
@@ -143,13 +146,11 @@ class Router:
             await self._limit(table, principal, extra)
         elif plane is Plane.DATA:
             raise Refusal(400, ErrorCode.MALFORMED, "An operator's key needs X-Tenant-Id here.")
-        if principal.operator:
-            log.info(
-                "an operator acts: %s %s", method, raw,
-                extra={"key": principal.key_id, "tenant": principal.tenant_id, "request_id": request_id},
-            )  # fmt: skip
         if _DOTS.search(raw):
             raise Refusal(400, ErrorCode.MALFORMED, "A path must not contain `.` or `..` segments.")
+        client = (scope.get("client") or ("",))[0]
+        if principal.operator and plane is Plane.DATA:
+            self._note(principal, method, raw, request_id, client)
         query: bytes = scope["query_string"]
         target = f"{raw}?{_ascii(query)}" if query else raw
         kept = pass_on(headers)
@@ -162,11 +163,26 @@ class Router:
                 body=body,
                 idempotent=is_repeatable(method, headers),
                 request_id=request_id,
-                client=(scope.get("client") or ("",))[0],
+                client=client,
             )
             return await self._forward(request, principal, plane, receive, send, extra)
         finally:
             self._bodies.release(body)
+
+    def _note(self, principal: Principal, method: str, path: str, request_id: str, client: str) -> None:
+        """Django audits what passes through it; what goes to a cell is kept here, before it goes."""
+        log.info(
+            "an operator acts: %s %s", method, path,
+            extra={"key": principal.key_id, "tenant": principal.tenant_id, "request_id": request_id},
+        )  # fmt: skip
+        try:
+            self._acts.note(
+                actor=principal.actor, tenant_id=principal.tenant_id, method=method, path=path,
+                request_id=request_id, client=client,
+            )  # fmt: skip
+        except OSError as fault:
+            log.error("an operator's act could not be kept: %r", fault)
+            raise unavailable("What operators do is audited, and cannot be written down now.") from fault
 
     async def _limit(self, table: Table, principal: Principal, extra: Headers) -> None:
         tenant = table.tenants.get(principal.tenant_id)

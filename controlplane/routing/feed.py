@@ -32,6 +32,17 @@ class FeedFault(Exception):
     """Django answered something that is no feed."""
 
 
+def _table(content: bytes) -> Table:
+    """A snapshot's table, with keys that can sign: one that cannot is no table."""
+    table = Table(_SNAPSHOT.decode(content))
+    for name in table.cells:
+        try:
+            table.cell_secret(name)
+        except ValueError:
+            raise FeedFault(f"the key of {name} is not hexadecimal") from None
+    return table
+
+
 class Feed:
     """Holds the current `table` (None until one is loaded)."""
 
@@ -52,16 +63,16 @@ class Feed:
     def load_copy(self) -> bool:
         """Take the copy on disk, if there is a readable one."""
         try:
-            snapshot = _SNAPSHOT.decode(self._copy.read_bytes())
+            table = _table(self._copy.read_bytes())
             kept_ms = int(self._copy.stat().st_mtime * 1000)
         except FileNotFoundError:
             return False
-        except (OSError, msgspec.MsgspecError) as fault:
+        except (OSError, FeedFault, msgspec.MsgspecError) as fault:
             log.error("the copy of the feed is not readable: %r", fault)
             return False
         # A time that is still to come says nothing about the copy's age: it may be any.
         self.synced_ms = kept_ms if kept_ms <= self._now_ms() else 0
-        self.table = Table(snapshot)
+        self.table = table
         return True
 
     async def run(self, stop: asyncio.Event, *, every_s: float) -> None:
@@ -119,7 +130,7 @@ class Feed:
         status, body = await self._control.get(f"{_PATH}/snapshot")
         if status != 200:
             raise FeedFault(f"snapshot answered {status}")
-        self.table = Table(_SNAPSHOT.decode(body))
+        self.table = _table(body)
         return True
 
     def _keep(self, changed: bool) -> None:

@@ -27,10 +27,14 @@ _LARGEST_CALL = 5_000
 _SETTLED = frozenset({"accepted", "identical"})
 #: Django may not know yet what the feed already said; for a day it is asked again.
 _NOT_PLACED = "not_placed"
+#: A call with a record that no correct sender makes; nothing of it was taken.
+_MALFORMED = 422
 _PATIENCE_MINUTES = 24 * 60
 
 #: (tenant, ownership epoch, minute since the epoch): what a count belongs to.
 Slot = tuple[str, int, int]
+#: (incarnation, slot, requests): a count that nothing adds to any more.
+Sealed = tuple[str, Slot, int]
 
 
 class Spool(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +65,7 @@ class Meter:
         self._counts: dict[Slot, int] = {}
         self._left: dict[str, dict[Slot, int]] = {}  # by earlier incarnation
         self._changed: set[str] = set()
+        self._ask_again: dict[tuple[str, Slot], int] = {}  # not placed yet: the minute of the next try
         for path in sorted(self._folder.glob("*.json")):
             self._take_over(path)
 
@@ -92,37 +97,69 @@ class Meter:
         await self._flush_aside()
 
     async def ship(self, control: ControlPlane) -> int:
-        """Send sealed minutes; how many were acknowledged."""
-        sealed = self._sealed()[:_LARGEST_CALL]
-        if not sealed:
-            return 0
-        records = [_record(host, slot, n) for host, slot, n in sealed]
+        """Send sealed minutes; how many were acknowledged. What Django does not place yet is asked for
+        again a minute later, and never stands before what is newer."""
+        sealed = self._sealed()
+        done = 0
+        for begin in range(0, len(sealed), _LARGEST_CALL):
+            settled = await self._ship(control, sealed[begin : begin + _LARGEST_CALL])
+            if settled is None:
+                break
+            done += settled
+        await self._flush_aside()
+        return done
+
+    async def _ship(self, control: ControlPlane, batch: list[Sealed]) -> int | None:
+        """Send one call; how many records it settled. None: Django is away, the rest can wait."""
+        records = [_record(host, slot, n) for host, slot, n in batch]
         try:
             status, body = await control.post("/internal/meters", msgspec.json.encode({"records": records}))
             results = _RESULTS.decode(body).results if status == 200 else []
         except (*CALL_FAULTS, msgspec.MsgspecError) as fault:
             log.debug("meters not shipped: %r", fault)
-            return 0
-        if len(results) != len(sealed):
+            return None
+        if status == _MALFORMED:
+            return await self._ship_halves(control, batch)
+        if len(results) != len(batch):
             log.warning("meters not shipped: status %s, %s results", status, len(results))
-            return 0
+            return None
         done = 0
-        for (host, slot, n), result in zip(sealed, results, strict=True):
+        for (host, slot, n), result in zip(batch, results, strict=True):
             if result == _NOT_PLACED and self._minute - slot[2] < _PATIENCE_MINUTES:
+                self._ask_again[host, slot] = self._minute + 1
                 continue
             if result not in _SETTLED:
                 self._set_aside(host, slot, n, result)
             self._forget(host, slot)
             done += 1
-        await self._flush_aside()
         return done
 
-    def _sealed(self) -> list[tuple[str, Slot, int]]:
+    async def _ship_halves(self, control: ControlPlane, batch: list[Sealed]) -> int | None:
+        """Django takes nothing of a call that holds a record it cannot read: it is found by halving,
+        and set aside, so that it stands in nobody's way."""
+        if len(batch) == 1:
+            host, slot, n = batch[0]
+            self._set_aside(host, slot, n, "malformed")
+            self._forget(host, slot)
+            return 1
+        middle = len(batch) // 2
+        done = 0
+        for half in (batch[:middle], batch[middle:]):
+            settled = await self._ship(control, half)
+            if settled is None:
+                return None
+            done += settled
+        return done
+
+    def _sealed(self) -> list[Sealed]:
         self._minute = max(self._minute, self._now_ms() // _MINUTE_MS)
         left = [(host, slot, n) for host, counts in self._left.items() for slot, n in counts.items()]
-        return left + [(self._host, slot, n) for slot, n in self._counts.items() if slot[2] < self._minute]
+        own = [(self._host, slot, n) for slot, n in self._counts.items() if slot[2] < self._minute]
+        again = self._ask_again
+        return [count for count in left + own if again.get(count[:2], 0) <= self._minute]
 
     def _forget(self, host: str, slot: Slot) -> None:
+        self._ask_again.pop((host, slot), None)
         if host == self._host:
             del self._counts[slot]
         else:

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 import aiohttp
@@ -15,6 +16,7 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from redis.asyncio import Redis
 
+from controlplane.routing.acts import OperatorActs
 from controlplane.routing.app import Router
 from controlplane.routing.control import ControlPlane
 from controlplane.routing.disk import occupy
@@ -65,7 +67,9 @@ async def serve(settings: Settings) -> None:
             now_ms=now_ms,
         )
         stack.push_async_callback(limiter.close)
-        meter = Meter(settings.data_dir, host=f"router-{os.urandom(8).hex()}", now_ms=now_ms)
+        host = f"router-{os.urandom(8).hex()}"
+        meter = Meter(settings.data_dir, host=host, now_ms=now_ms)
+        acts = OperatorActs(settings.data_dir, host=host, now_ms=now_ms)
         used = LastUsed()
         metrics = Metrics()
         router = Router(
@@ -74,17 +78,22 @@ async def serve(settings: Settings) -> None:
             forwarder=Forwarder(session, feed, control, metrics, now_ms=now_ms),
             meter=meter,
             used=used,
+            acts=acts,
             metrics=metrics,
             max_stale_s=settings.max_stale_s,
             now_ms=now_ms,
         )
         if feed.load_copy():
             log.info("started from the copy on disk, %s ms old", feed.age_ms)
-        await _run(settings, router, feed, meter, used, control)
+        await _run(settings, router, feed, [meter, used, acts], control)
 
 
 async def _run(
-    settings: Settings, router: Router, feed: Feed, meter: Meter, used: LastUsed, control: ControlPlane
+    settings: Settings,
+    router: Router,
+    feed: Feed,
+    tellers: Sequence[Meter | LastUsed | OperatorActs],
+    control: ControlPlane,
 ) -> None:
     server = Server(
         router,
@@ -103,8 +112,7 @@ async def _run(
     serving = asyncio.create_task(server.serve(), name="server")
     work = [
         asyncio.create_task(feed.run(stop, every_s=settings.poll_s), name="feed"),
-        asyncio.create_task(meter.run(stop, control), name="meter"),
-        asyncio.create_task(used.run(stop, control), name="used"),
+        *(asyncio.create_task(each.run(stop, control), name=type(each).__name__) for each in tellers),
     ]
     waiting = asyncio.create_task(asked.wait(), name="signal")
     log.info("router listens on %s:%s", settings.host, settings.port)

@@ -25,5 +25,7 @@ def mail_invitation(subject: str) -> None:
         return
     link = settings.CONSOLE_URL + reverse("console:invitation", args=(link_token(invitation),))
     text = render_to_string("mail/invitation.txt", {"invitation": invitation, "link": link})
-    EmailMessage(f"Join {invitation.tenant.name} on Clockhouse", text, to=[invitation.email]).send()
+    # A subject is one line, whatever a name was when it was stored.
+    called = " ".join(invitation.tenant.name.split())
+    EmailMessage(f"Join {called} on Clockhouse", text, to=[invitation.email]).send()
     Invitation.objects.filter(pk=invitation.pk).update(sent_at=timezone.now())

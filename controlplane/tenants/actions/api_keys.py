@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from cells.contract import Scope
 from controlplane.actors import Actor
-from controlplane.errors import Conflicting, Fault, Forbidden, Invalid, NotFound
+from controlplane.errors import Conflicting, Fault, Forbidden, Invalid, NotFound, one_line
 from controlplane.events.models import Change
 from controlplane.events.recording import publish, record
 from controlplane.locks import lock_tenant
@@ -99,8 +99,9 @@ def create_api_key(
     if operator and not actor.operator:
         raise Forbidden("operators' keys are made by operators")
     faults = _scope_faults(scopes, operator=operator)
-    if not 0 < len(name.strip()) <= 120:
-        faults.append(Fault(pointer="/name", detail="1 to 120 characters"))
+    if not 0 < len(name.strip()) <= 120 or not one_line(name.strip()):
+        detail = "1 to 120 characters, in one line and without control characters"
+        faults.append(Fault(pointer="/name", detail=detail))
     if expires_at is not None and expires_at <= timezone.now():
         faults.append(Fault(pointer="/expires_at", detail="lies in the past"))
     if faults:

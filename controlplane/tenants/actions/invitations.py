@@ -165,17 +165,25 @@ def revoke_invitation(
 
 @transaction.atomic
 def accept_invitation(*, token: str, user: User, actor: Actor, reason: str) -> Membership:
-    """Makes the person a member. Raises as `open_link`; `Forbidden` for another address."""
+    """Makes the person a member. Raises as `open_link`; `Forbidden` for another address.
+
+    Whoever became a member meanwhile stays as they are; the invitation is used up all the same.
+    """
     tenant = lock_tenant(open_link(token).tenant_id)
     invitation = open_link(token)  # as it is now, under the lock
     if user.email != invitation.email:
         raise Forbidden(f"this invitation is for {invitation.email}")
-    if Membership.objects.filter(tenant=tenant, user=user).exists():
-        raise Conflicting("you are a member already")
+    Invitation.objects.filter(pk=invitation.pk).update(accepted_at=Now())
+    member = Membership.objects.select_related("tenant").filter(tenant=tenant, user=user).first()
+    if member is not None:
+        record(
+            action="member.use_invitation", subject=invitation.public_id, tenant_id=tenant.id, actor=actor,
+            reason=reason, before=_shown(invitation), after={"member": member.public_id, "role": member.role},
+        )  # fmt: skip
+        return member
     member = Membership.objects.create(
         tenant=tenant, user=user, role=invitation.role, may_see_payloads=invitation.may_see_payloads
     )
-    Invitation.objects.filter(pk=invitation.pk).update(accepted_at=Now())
     record(
         action="member.join", subject=member.public_id, tenant_id=tenant.id, actor=actor, reason=reason,
         after={**_shown(invitation), "invitation": invitation.public_id},

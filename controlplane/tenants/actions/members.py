@@ -10,12 +10,13 @@ import uuid
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
 
 from controlplane.actors import Actor
 from controlplane.errors import Conflicting, Fault, Forbidden, Invalid, NotFound, VersionMismatch, invalid
 from controlplane.events.recording import record
 from controlplane.locks import lock_tenant
-from controlplane.tenants.models import Membership, User
+from controlplane.tenants.models import Invitation, Membership, User
 from controlplane.tenants.roles import Role
 
 
@@ -63,6 +64,9 @@ def add_member(
     if Membership.objects.filter(tenant=tenant, user=user).exists():
         raise Conflicting(f"{email} is a member already")
     member = Membership.objects.create(tenant=tenant, user=user, role=role, may_see_payloads=may_see_payloads)
+    # What they were invited to is here: a link that is still on its way has nothing more to give.
+    pending = Invitation.objects.filter(tenant=tenant, email=email, accepted_at=None, revoked_at=None)
+    pending.update(revoked_at=Now())
     record(
         action="member.add", subject=member.public_id, tenant_id=tenant.id, actor=actor, reason=reason,
         after=_shown(member),

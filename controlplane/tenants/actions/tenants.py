@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from controlplane.actors import Actor
-from controlplane.errors import Conflicting, Fault, Invalid
+from controlplane.errors import Conflicting, Fault, Invalid, one_line
 from controlplane.events.recording import record
 from controlplane.identity import new_id
 from controlplane.locks import lock_tenant
@@ -45,9 +45,9 @@ def _policy_faults(policy: str | None) -> list[Fault]:
 
 
 def _name_faults(name: str | None) -> list[Fault]:
-    if name is None or 0 < len(name.strip()) <= 120:
+    if name is None or (0 < len(name.strip()) <= 120 and one_line(name.strip())):
         return []
-    return [Fault(pointer="/name", detail="1 to 120 characters")]
+    return [Fault(pointer="/name", detail="1 to 120 characters, in one line and without control characters")]
 
 
 @transaction.atomic

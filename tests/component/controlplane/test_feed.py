@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from controlplane.events import feed
-from controlplane.events.models import Change
+from controlplane.events.models import AuditEvent, Change
 from controlplane.events.recording import publish
 from controlplane.events.tasks import prune
 from controlplane.tenants.actions.api_keys import create_api_key, revoke_api_key, rotate_api_key
@@ -30,6 +31,27 @@ def _changes(cursor: str) -> dict[tuple[str, str], Any]:
 
 def _key(tenant: Any) -> ApiKey:
     return create_api_key(tenant_id=tenant.id, name="k", scopes=["jobs:read"], actor=ACTOR, reason=REASON).key
+
+
+@pytest.mark.django_db
+def test_an_operators_act_is_one_audit_event_however_often_it_is_told(control: None) -> None:
+    tenant = TenantFactory()
+    act = {
+        "act_id": str(uuid.uuid4()), "at_ms": 1_790_000_000_000, "actor": "key:op",
+        "tenant_id": tenant.public_id,
+        "method": "DELETE", "path": "/v1/jobs/j", "request_id": "r", "client": "::1",
+    }  # fmt: skip
+    router = SignedClient(scopes=("internal",), sign_body=True)
+    for _ in range(2):
+        assert router.post("/internal/operator-acts", {"acts": [act]}).status == 200
+    event = AuditEvent.objects.get(action="operator.request")
+    assert (event.tenant_id, event.actor, event.subject) == (tenant.id, "key:op", "DELETE /v1/jobs/j")
+    assert event.at.isoformat() == "2026-09-21T14:13:20+00:00"
+    wrong = router.post("/internal/operator-acts", {"acts": [{**act, "tenant_id": "nobody"}]})
+    assert wrong.status == 422
+    customer = SignedClient(tenant_id=tenant.public_id, sign_body=True)
+    assert customer.post("/internal/operator-acts", {"acts": [act]}).status == 403
+    assert AuditEvent.objects.filter(action="operator.request").count() == 1
 
 
 @pytest.mark.django_db

@@ -23,6 +23,7 @@ from controlplane.tenants.actions.invitations import (
     resend_invitation,
     revoke_invitation,
 )
+from controlplane.tenants.actions.members import add_member
 from controlplane.tenants.mails import mail_invitation
 from controlplane.tenants.models import Invitation, Membership, Tenant, User
 from tests.component.controlplane.contents import contents
@@ -85,6 +86,37 @@ def test_it_is_good_once(tenant: Tenant) -> None:
     assert again.status_code == 410
     assert b"accepted already" in again.content
     assert contents() == before
+
+
+def test_who_became_a_member_meanwhile_uses_it_up(tenant: Tenant) -> None:
+    invitation = _invite(tenant)
+    user = UserFactory(email="ada@example.com")
+    member = Membership.objects.create(tenant=tenant, user=user, role="viewer")
+    browser = Client()
+    browser.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    answer = browser.post(_path(invitation))
+    assert answer.headers.get("Location") == f"/t/{tenant.slug}/", answer.content
+    invitation.refresh_from_db()
+    member.refresh_from_db()
+    assert (invitation.accepted_at is not None, member.role) == (True, "viewer")
+    assert AuditEvent.objects.get(action="member.use_invitation").subject == invitation.public_id
+    assert not AuditEvent.objects.filter(action="member.join").exists()
+
+
+def test_whoever_is_added_is_invited_no_more(tenant: Tenant) -> None:
+    invitation = _invite(tenant)
+    add_member(tenant_id=tenant.id, email="ADA@example.com", role="viewer", actor=ADMIN, reason="")
+    invitation.refresh_from_db()
+    assert invitation.revoked_at is not None
+
+
+def test_a_mail_is_sent_whatever_the_tenant_is_called(tenant: Tenant) -> None:
+    invitation = _invite(tenant)
+    Tenant.objects.filter(pk=tenant.pk).update(name="Ada\r\nBcc: everybody@example.com")
+    mail_invitation(str(invitation.id))
+    (sent,) = mail.outbox
+    assert sent.subject == "Join Ada Bcc: everybody@example.com on Clockhouse"
+    assert sent.message()["Bcc"] is None
 
 
 def test_it_expires(tenant: Tenant) -> None:

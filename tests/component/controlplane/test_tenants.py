@@ -19,6 +19,7 @@ from controlplane.tenants.actions.tenants import (
 from controlplane.tenants.models import Tenant, WorkspaceSchema
 from controlplane.topology.actions.cells import cordon_cell
 from controlplane.topology.models import Placement, Tenure
+from tests.component.controlplane.contents import contents
 from tests.component.controlplane.factories import ACTOR, REASON, CellFactory, RegionFactory, TenantFactory
 
 pytestmark = pytest.mark.django_db
@@ -110,6 +111,16 @@ def test_a_change_is_versioned_audited_published_and_pushed(control: None) -> No
     event = AuditEvent.objects.filter(action="tenant.set_quotas").get()
     assert (event.before, event.after) == ({"running_runs": 10_000}, {"running_runs": 7})
     assert (event.actor, event.reason) == ("service:tests", "less")
+
+
+@pytest.mark.parametrize("name", ["Ada\nBcc: x@example.com", "A\x00B", "A\u2028B", "A\x7fB"])
+def test_a_name_is_one_line(control: None, name: str) -> None:
+    tenant = TenantFactory()
+    before = contents()
+    with pytest.raises(Invalid) as refused:
+        update_tenant(tenant_id=tenant.id, name=name, actor=ACTOR, reason=REASON)
+    assert [f.pointer for f in refused.value.faults] == ["/name"]
+    assert contents() == before
 
 
 def test_no_change_leaves_no_trace(control: None) -> None:

@@ -13,6 +13,7 @@ GOOD = {
     "CONTROL_SECRET_KEY": "s",
     "CONTROL_INSTALLATION_KEY": "11" * 32 + "," + "22" * 32,
     "CONTROL_ROUTER_KEY": "33" * 32,
+    "CONTROL_EMAIL_URL": "smtp://mail.example.com",
 }
 
 
@@ -33,6 +34,18 @@ def test_what_is_missing_is_named(name: str) -> None:
 def test_keys_must_be_keys(value: str) -> None:
     with pytest.raises(ConfigurationError, match="CONTROL_ROUTER_KEY"):
         read_configuration({**GOOD, "CONTROL_ROUTER_KEY": value})
+
+
+def test_without_debug_mails_do_not_end_in_the_log() -> None:
+    silent = {**GOOD, "CONTROL_EMAIL_URL": ""}
+    with pytest.raises(ConfigurationError, match="reset passwords"):
+        read_configuration(silent)
+    assert read_configuration({**silent, "CONTROL_DEBUG": "1"}).email_url == ""
+
+
+def test_mails_go_only_where_we_can_send_them() -> None:
+    with pytest.raises(ConfigurationError, match="must begin with one of smtp, smtps"):
+        read_configuration({**GOOD, "CONTROL_EMAIL_URL": "http://mail.example.com"})
 
 
 def test_a_database_url_becomes_djangos_settings() -> None:

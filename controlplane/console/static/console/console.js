@@ -95,6 +95,15 @@
     }
   });
 
+  // --- a form that changes something is sent once, however often it is clicked ---------------
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.method !== "post" || form.hasAttribute("hx-post") || form.method === "dialog") return;
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "1";
+  });
+  addEventListener("pageshow", () => $$("form[data-sent]").forEach((form) => delete form.dataset.sent));
+
   // --- ticked rows -------------------------------------------------------------------------
   const count = $("[data-bulk-count]");
   if (count) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.component.controlplane.console.cell import JOB_ID, OPERATION, SELECTION, Cell
+from tests.component.controlplane.console.cell import JOB, JOB_ID, OPERATION, SELECTION, Cell
 from tests.component.controlplane.console.conftest import Signed, sign_in
 
 pytestmark = pytest.mark.django_db
@@ -26,9 +26,34 @@ def test_ticked_rows_are_frozen_and_nothing_is_changed_yet(cell: Cell, owner: Si
 
 def test_without_ticks_the_filters_of_the_list_are_frozen(cell: Cell, owner: Signed) -> None:
     form = {"action": "cancel", "state": "PAUSED", "tag": "mail", "odd": "x", "cursor": "c"}
-    owner.browser.post(f"{owner.base}/selections/", form)
+    asked = owner.browser.post(f"{owner.base}/selections/", form).content.decode()
+    assert "No job is ticked" in asked
+    assert "tag <code>mail</code>" in asked
+    assert cell.asked("POST", "/v1/selections") == []
+    owner.browser.post(f"{owner.base}/selections/", {**form, "all": "1"})
     (call,) = cell.asked("POST", "/v1/selections")
     assert call.body == {"filter": {"state": "PAUSED", "tag": "mail"}, "action": "cancel"}
+
+
+def test_more_ticks_than_can_be_are_refused_not_dropped(cell: Cell, owner: Signed) -> None:
+    form = {"action": "pause", "job": [f"job_{n}" for n in range(1001)]}
+    answer = owner.browser.post(f"{owner.base}/selections/", form, follow=True)
+    assert b"1001 rows are ticked, and at most 1000 can be" in answer.content
+    assert cell.asked("POST", "/v1/selections") == []
+
+
+@pytest.mark.parametrize(
+    ("run_at", "said"),
+    [("2020-01-01T00:00:00Z", "its 1 run starts as soon as"), ("2099-01-01T00:00:00Z", "at the time it had")],
+)
+def test_resuming_a_job_for_one_time_says_what_will_be(
+    cell: Cell, owner: Signed, run_at: str, said: str
+) -> None:
+    once = {"type": "ONCE", "run_at": run_at, "time_zone": "UTC"}
+    cell.answers[f"GET /v1/jobs/{JOB_ID}"] = (200, {**JOB, "status": "PAUSED", "schedule": once})
+    page = owner.browser.get(f"{owner.base}/jobs/{JOB_ID}/resume").content.decode()
+    assert said in page
+    assert "does not run" not in page
 
 
 def test_jobs_that_are_over_are_not_selected(cell: Cell, owner: Signed) -> None:
@@ -37,7 +62,7 @@ def test_jobs_that_are_over_are_not_selected(cell: Cell, owner: Signed) -> None:
     )
     assert b"there is nothing to change" in answer.content
     cell.answers["POST /v1/selections"] = (201, {**SELECTION, "count": 0})
-    answer = owner.browser.post(f"{owner.base}/selections/", {"action": "resume"}, follow=True)
+    answer = owner.browser.post(f"{owner.base}/selections/", {"action": "resume", "all": "1"}, follow=True)
     assert b"None of these jobs can be scheduled again" in answer.content
     assert owner.browser.post(f"{owner.base}/selections/", {"action": "explode"}).status_code == 404
 

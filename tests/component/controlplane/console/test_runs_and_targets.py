@@ -153,6 +153,20 @@ def test_a_target_is_edited_over_the_version_that_was_seen(cell: Cell, owner: Si
     assert b"is above 10000" in owner.browser.post(url, form).content
 
 
+def test_what_was_seen_is_what_is_approved(cell: Cell, owner: Signed) -> None:
+    url = f"{owner.base}/targets/tgt_echo/approve"
+    cell.answers["GET /v1/targets/tgt_echo"] = (200, {**TARGET, "state": "PENDING", "version": 4})
+    assert 'name="version" value="4"' in owner.browser.get(url).content.decode()
+    cell.answers["POST /v1/targets/tgt_echo:approve"] = (200, {**TARGET, "version": 5})
+    assert b"is approved" in owner.browser.post(url, {"version": "4"}, follow=True).content
+    cell.answers["POST /v1/targets/tgt_echo:approve"] = (412, {"detail": "The current version is 5."})
+    answer = owner.browser.post(url, {"version": "4"}, follow=True)
+    assert b"somebody changed this target since you looked" in answer.content
+    owner.browser.post(url)  # nothing seen: no version is that one
+    sent = [call.headers["If-Match"] for call in cell.asked("POST", "/v1/targets/tgt_echo:approve")]
+    assert sent == ['"4"', '"4"', '"0"']
+
+
 @pytest.mark.parametrize("verb", ["approve", "rotate"])
 def test_only_who_may_approves(cell: Cell, verb: str) -> None:
     developer = sign_in("developer")

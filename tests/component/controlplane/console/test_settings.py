@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import RequestFactory
 from django.utils import timezone
 
+from controlplane.console.api_keys import first_use
 from controlplane.events.models import AuditEvent
 from controlplane.tenants.models import ApiKey, Invitation, Membership
 from tests.component.controlplane.console.cell import Cell
@@ -167,11 +171,61 @@ def test_a_key_is_shown_once(owner: Signed) -> None:
 
 
 def test_faults_of_a_key_are_placed_at_fields(owner: Signed) -> None:
-    refused = owner.browser.post(owner.base + "/settings/keys/new", {"name": "", "token": "t", "scopes": "x"})
+    refused = owner.browser.post(
+        owner.base + "/settings/keys/new", {"name": "", "token": "t", "scopes": "x", "expires": ""}
+    )
     page = refused.content.decode()
     assert refused.status_code == 422
     assert re.search(r'id="fault-name">\s*<p class="fault">1 to 120', page)
     assert re.search(r'id="fault-scopes">\s*<p class="fault">', page)
+
+
+@pytest.mark.parametrize("expires", [None, "31", "-1", "soon"])
+def test_a_key_never_ends_by_accident(owner: Signed, expires: str | None) -> None:
+    form = {"name": "robot", "scopes": ["jobs:read"], "token": "token-1"}
+    form |= {} if expires is None else {"expires": expires}
+    refused = owner.browser.post(owner.base + "/settings/keys/new", form)
+    assert refused.status_code == 422
+    assert "choose one of: in 30 days" in refused.content.decode()
+    assert not ApiKey.objects.filter(tenant=owner.membership.tenant).exists()
+    owner.browser.post(owner.base + "/settings/keys/new", {**form, "expires": ""})
+    assert ApiKey.objects.get(tenant=owner.membership.tenant).expires_at is None
+
+
+def test_a_rotation_says_how_long_the_old_key_lives(owner: Signed) -> None:
+    key = _make_key(owner)
+    url = f"{owner.base}/settings/keys/{key.pk}/rotate"
+    assert b"one of 0, 1, 24" in owner.browser.post(url, {"grace_hours": "x"}, follow=True).content
+    key.refresh_from_db()
+    assert key.successor is None
+
+
+def test_a_form_of_a_key_is_used_once_however_fast(owner: Signed) -> None:
+    request = RequestFactory().post("/")
+    request.user = owner.membership.user
+    token = str(uuid.uuid4())
+    with ThreadPoolExecutor(8) as pool:
+        first = list(pool.map(lambda _: first_use(request, token), range(8)))
+    assert first.count(True) == 1
+
+
+def test_keys_come_in_pages(owner: Signed) -> None:
+    tenant = owner.membership.tenant
+    ApiKey.objects.bulk_create(
+        ApiKey(id=f"k{n:03}", tenant=tenant, name=f"robot {n:03}", sha256=f"{n:064x}",
+               scopes=["jobs:read"], created_by="service:t")
+        for n in range(120)
+    )  # fmt: skip
+    seen: list[str] = []
+    url = f"{owner.base}/settings/keys/"
+    while url:
+        page = owner.browser.get(url).content.decode()
+        seen += re.findall(r">robot (\d{3})<", page)
+        following = re.search(r'rel="next" href="([^"]+)"', page)
+        url = following[1].replace("&amp;", "&") if following else ""
+    assert sorted(seen) == [f"{n:03}" for n in range(120)]
+    assert len(seen) == 120
+    assert owner.browser.get(f"{owner.base}/settings/keys/?cursor=none").status_code == 404
 
 
 def test_keys_are_rotated_with_grace_and_revoked_after_asking(owner: Signed) -> None:

@@ -10,10 +10,18 @@ from django.test import Client
 from django.utils import timezone
 
 from controlplane.actors import Actor, service
+from controlplane.console.cells_client import CellClient, Refused
+from controlplane.console.cells_client import path as api_path
 from controlplane.errors import Conflicting, Forbidden, Invalid
 from controlplane.events.models import AuditEvent
 from controlplane.operators.models import SupportVisit
-from controlplane.operators.support import begin_visit, end_expired_visits, grant_payloads, guest_of
+from controlplane.operators.support import (
+    begin_visit,
+    end_expired_visits,
+    end_visit,
+    grant_payloads,
+    guest_of,
+)
 from controlplane.tenants.models import Tenant, User
 from tests.component.controlplane.console.cell import JOB_ID, Cell
 from tests.component.controlplane.console.conftest import Signed, sign_in
@@ -110,6 +118,9 @@ def test_a_guest_changes_no_people_keys_or_settings(owner: Signed, browser: Clie
         ("/settings/keys/new", {"name": "k", "scopes": "admin", "token": "t"}),
         ("/targets/tgt_echo/approve", {}),
         ("/targets/tgt_echo/rotate", {}),
+        ("/targets/tgt_echo/disable", {}),
+        ("/targets/tgt_echo/edit", {"base_url": "https://elsewhere.example.com", "version": "1"}),
+        ("/targets/new", {"base_url": "https://elsewhere.example.com", "request_token": "t"}),
     ):
         assert browser.post(owner.base + path, body).status_code == 403, path
     assert browser.post(owner.base + "/settings/leave").status_code == 404
@@ -129,8 +140,54 @@ def test_time_ends_a_visit(operator: User) -> None:
         started_at=timezone.now() - timedelta(hours=1), expires_at=timezone.now() - timedelta(seconds=1)
     )
     assert guest_of(operator, tenant.slug) is None
-    assert (end_expired_visits(), end_expired_visits()) == (1, 0)
-    assert AuditEvent.objects.get(action="support.end").reason == "time over"
+    ended = AuditEvent.objects.get(action="support.end")  # noticed with the first look, once
+    visit.refresh_from_db()
+    assert visit.ended_at == visit.expires_at
+    assert (ended.reason, ended.after) == ("time over", {"ended_at": visit.expires_at.isoformat()})
+    assert guest_of(operator, tenant.slug) is None
+    assert end_expired_visits() == 0
+    assert AuditEvent.objects.filter(action="support.end").count() == 1
+
+
+@pytest.mark.parametrize("by", ["beat", "begin", "end"])
+def test_whoever_notices_writes_the_end_down(operator: User, by: str) -> None:
+    tenant = TenantFactory()
+    again: dict[str, Any] = {"tenant_id": tenant.id, "operator": operator, "actor": _act_as(operator)}
+    visit = begin_visit(**again, minutes=15, reason="why")
+    over = timezone.now() - timedelta(seconds=1)
+    SupportVisit.objects.filter(pk=visit.pk).update(
+        started_at=timezone.now() - timedelta(hours=1), expires_at=over
+    )
+    if by == "beat":
+        assert (end_expired_visits(), end_expired_visits()) == (1, 0)
+    elif by == "begin":
+        assert begin_visit(**again, minutes=15, reason="again").pk != visit.pk
+    else:
+        assert end_visit(**again, reason="done") is False
+    ended = AuditEvent.objects.get(action="support.end")
+    assert (ended.actor, ended.after) == ("service:operators", {"ended_at": over.isoformat()})
+
+
+def test_a_visit_changes_no_target_whatever_the_page(owner: Signed, cell: Cell, browser: Client) -> None:
+    _visit(browser, owner.membership.tenant)
+    guest = guest_of(User.objects.get(email="op@example.com"), owner.membership.tenant.slug)
+    assert guest is not None
+    client = CellClient.for_member(guest)
+    cell.calls.clear()
+    for send in (
+        lambda: client.post("/v1/targets", {"base_url": "https://elsewhere.example.com"}),
+        lambda: client.patch(api_path("targets", "tgt_echo"), {"auth": {"type": "BEARER", "token": "t"}}),
+        lambda: client.delete(api_path("targets", "tgt_echo")),
+        lambda: client.post(api_path("targets", "tgt_echo", verb="approve"), {}),
+    ):
+        with pytest.raises(Refused) as refused:
+            send()
+        assert (refused.value.status, "tenant's alone" in refused.value.detail) == (403, True)
+    assert cell.calls == []
+    assert client.get(api_path("targets", "tgt_echo"))["target_id"] == "tgt_echo"
+    page = browser.get(f"{owner.base}/targets/tgt_echo/").content.decode()
+    assert "Test call" in page
+    assert "/edit" not in page
 
 
 def test_who_may_visit_and_how(operator: User) -> None:
@@ -196,6 +253,7 @@ def test_operators_pages(owner: Signed, browser: Client) -> None:
 
 
 def test_mails_are_listed_where_they_go_to_a_folder(browser: Client, settings: Any, tmp_path: Any) -> None:
+    settings.MAIL_FOLDER = ""
     assert browser.get("/admin/pages/mail/").status_code == 404
     settings.MAIL_FOLDER = str(tmp_path / "mail")
     settings.EMAIL_BACKEND = "controlplane.mail.FolderBackend"

@@ -136,7 +136,10 @@ class Django(Listener):
         self.feed = Feed()
         self.records: dict[str, int] = {}
         self.used: dict[str, int] = {}
+        self.acts: dict[str, dict[str, Any]] = {}
         self.verdict = "accepted"
+        self.placed: set[str] = set()  # tenants whose records are taken whatever the verdict
+        self.unreadable = ""  # a tenant whose records Django cannot read
         self.answer = self._route
 
     async def _route(self, request: web.Request, call: Call) -> web.StreamResponse:
@@ -154,12 +157,18 @@ class Django(Listener):
         if request.path == "/internal/routing/used":
             self.used |= json.loads(call.body)["keys"]
             return web.json_response({})
+        if request.path == "/internal/operator-acts":
+            self.acts |= {act["act_id"]: act for act in json.loads(call.body)["acts"]}
+            return web.json_response({})
         assert request.path == "/internal/meters"
+        records = json.loads(call.body)["records"]
+        if any(record["tenant_id"] == self.unreadable for record in records):
+            return web.json_response({"detail": "a record is malformed"}, status=422)
         results = []
-        for record in json.loads(call.body)["records"]:
+        for record in records:
             quantity = record.pop("quantity")
             self.records[json.dumps(record, sort_keys=True)] = quantity
-            results.append(self.verdict)
+            results.append("accepted" if record["tenant_id"] in self.placed else self.verdict)
         return web.json_response({"results": results})
 
 

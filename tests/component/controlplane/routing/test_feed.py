@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
 import time
 
+import pytest
 from aiohttp import web
 
 from tests.component.controlplane.routing.surroundings import TENANT, Call, World, new_key
@@ -44,6 +46,24 @@ async def test_it_starts_from_disk_with_everything_else_down(world: World) -> No
         return bool((await world.call("GET", "/v1/jobs")).json["server"] == "cell-b")
 
     await eventually(moved)
+
+
+@pytest.mark.parametrize("fault", ["secret", "json"])
+async def test_a_copy_that_cannot_sign_is_no_copy(world: World, fault: str) -> None:
+    copy = world.folder / "router" / "feed.json"
+    await eventually(copy.exists)
+    assert await world.stop_router() == 0
+    kept = json.loads(copy.read_bytes())
+    for cell in kept["cells"].values():
+        cell["secret_hex"] = "not hexadecimal"
+    copy.write_bytes(json.dumps(kept).encode() if fault == "secret" else b"{")
+    await world.start_router()  # Django has a good one
+    assert (await world.call("GET", "/v1/jobs")).status == 200
+    assert await world.stop_router() == 0
+    await world.django.stop()
+    copy.write_bytes(json.dumps(kept).encode() if fault == "secret" else b"{")
+    await world.start_router(ready=False)
+    assert (await world.call("GET", "/v1/jobs")).json["code"] == "UNAVAILABLE"
 
 
 async def test_without_a_table_it_is_not_ready(world: World) -> None:

@@ -118,10 +118,54 @@ async def test_a_refused_record_is_set_aside_and_an_unplaced_one_kept(
     assert await meter.ship(control) == 0
     assert meter.unshipped == 1
     django.verdict = "conflict"
+    assert await meter.ship(control) == 0  # it is asked for again a minute later
+    clock.now += MINUTE
     assert await meter.ship(control) == 1
     assert meter.unshipped == 0
     (line,) = (tmp_path / "meters" / "refused.jsonl").read_text().splitlines()
     assert json.loads(line)["result"] == "conflict"
+
+
+async def test_a_record_that_django_cannot_read_stands_in_nobodys_way(
+    tmp_path: Path, django: Django, control: ControlPlane
+) -> None:
+    clock = Clock()
+    meter = Meter(tmp_path, host="router-a", now_ms=clock)
+    good = [f"tnt_{n:026}" for n in range(9)]
+    for tenant in (*good[:4], "nobody", *good[4:]):
+        meter.count(tenant, 7)
+    clock.now += MINUTE
+    django.unreadable = "nobody"
+    assert await meter.ship(control) == 10
+    assert meter.unshipped == 0
+    assert {json.loads(key)["tenant_id"] for key in django.records} == set(good)
+    (line,) = (tmp_path / "meters" / "refused.jsonl").read_text().splitlines()
+    assert json.loads(line)["result"] == "malformed"
+    assert json.loads(line)["record"]["tenant_id"] == "nobody"
+
+
+async def test_thousands_of_unplaced_records_do_not_block_newer_ones(
+    tmp_path: Path, django: Django, control: ControlPlane
+) -> None:
+    clock = Clock()
+    meter = Meter(tmp_path, host="router-a", now_ms=clock)
+    for n in range(6_000):
+        meter.count(f"tnt_{n:026}", 7)
+    clock.now += MINUTE
+    django.verdict = "not_placed"
+    assert await meter.ship(control) == 0
+    django.calls.clear()
+    assert await meter.ship(control) == 0  # they have their minute; nobody is asked twice a second
+    assert django.calls == []
+    newer = f"tnt_{'z' * 26}"
+    meter.count(newer, 7)
+    clock.now += MINUTE
+    django.placed = {newer}
+    assert await meter.ship(control) == 1
+    assert meter.unshipped == 6_000
+    django.verdict = "accepted"
+    clock.now += MINUTE
+    assert await meter.ship(control) == 6_000
 
 
 async def test_a_killed_router_loses_at_most_its_last_second(world: World) -> None:
