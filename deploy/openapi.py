@@ -21,6 +21,7 @@ _NOBODY = {
     "CONTROL_SECRET_KEY": "0" * 64,
     "CONTROL_INSTALLATION_KEY": "0" * 64,
     "CONTROL_ROUTER_KEY": "0" * 64,
+    "CONTROL_EMAIL_URL": "file:///nowhere",  # nothing is sent
 }
 
 
