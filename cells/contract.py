@@ -125,6 +125,36 @@ class ErrorCode(enum.StrEnum):
     INTERNAL_ERROR = "INTERNAL_ERROR"  # 500: ours
 
 
+#: What a problem document calls each kind; the same words whoever answers.
+PROBLEM_TITLES: dict[ErrorCode, str] = {
+    ErrorCode.MALFORMED: "The request could not be read",
+    ErrorCode.UNAUTHENTICATED: "The request is not authenticated",
+    ErrorCode.FORBIDDEN: "Not allowed",
+    ErrorCode.NOT_FOUND: "Not found",
+    ErrorCode.METHOD_NOT_ALLOWED: "The method is not allowed here",
+    ErrorCode.CONFLICT: "The current state does not allow it",
+    ErrorCode.RUN_UNDER_WAY: "A run began in the meantime",
+    ErrorCode.EPOCH_SUPERSEDED: "A newer claim exists",
+    ErrorCode.IDEMPOTENCY_IN_PROGRESS: "A request with this Idempotency-Key is still running",
+    ErrorCode.STRICT_ALLOWANCE_EXCEEDED: "The allowance for strict jobs is used up at that second",
+    ErrorCode.PRECONDITION_FAILED: "It was changed in the meantime",
+    ErrorCode.PAYLOAD_TOO_LARGE: "Too large",
+    ErrorCode.NOT_OWNER: "The tenant is not placed here",
+    ErrorCode.INVALID: "The request is not valid",
+    ErrorCode.TARGET_NOT_REGISTERED: "No approved target covers that address",
+    ErrorCode.TARGET_NOT_APPROVED: "The target is not approved",
+    ErrorCode.IDEMPOTENCY_KEY_REUSED: "The Idempotency-Key was used for another request",
+    ErrorCode.QUOTA_EXCEEDED: "Quota exceeded",
+    ErrorCode.UNAVAILABLE: "Temporarily unavailable",
+    ErrorCode.INTERNAL_ERROR: "Something went wrong here",
+}
+
+
+def problem_type(code: ErrorCode) -> str:
+    """The `type` of a problem document (RFC 9457): one for each code, whoever answers."""
+    return "urn:clockhouse:problem:" + code.value.lower().replace("_", "-")
+
+
 # --- signatures --------------------------------------------------------------------------
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Who a signed request speaks for."""

@@ -17,39 +17,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from cells import ports
-from cells.contract import ErrorCode
+from cells.contract import PROBLEM_TITLES, ErrorCode, problem_type
 from cells.domain.faults import ScheduleError
 
 MEDIA_TYPE = "application/problem+json"
-#: Where the codes are explained; `type` is this with the code in lower case.
-TYPE_PREFIX = "urn:clockhouse:problem:"
 #: More faults than these help nobody.
 FAULTS_LIMIT = 100
 
 Fault = dict[str, str]
-
-_TITLES: dict[ErrorCode, str] = {
-    ErrorCode.MALFORMED: "The request could not be read",
-    ErrorCode.UNAUTHENTICATED: "The request is not authenticated",
-    ErrorCode.FORBIDDEN: "Not allowed",
-    ErrorCode.NOT_FOUND: "Not found",
-    ErrorCode.METHOD_NOT_ALLOWED: "The method is not allowed here",
-    ErrorCode.CONFLICT: "The current state does not allow it",
-    ErrorCode.RUN_UNDER_WAY: "A run began in the meantime",
-    ErrorCode.EPOCH_SUPERSEDED: "A newer claim exists",
-    ErrorCode.IDEMPOTENCY_IN_PROGRESS: "A request with this Idempotency-Key is still running",
-    ErrorCode.STRICT_ALLOWANCE_EXCEEDED: "The allowance for strict jobs is used up at that second",
-    ErrorCode.PRECONDITION_FAILED: "It was changed in the meantime",
-    ErrorCode.PAYLOAD_TOO_LARGE: "Too large",
-    ErrorCode.NOT_OWNER: "The tenant is not placed here",
-    ErrorCode.INVALID: "The request is not valid",
-    ErrorCode.TARGET_NOT_REGISTERED: "No approved target covers that address",
-    ErrorCode.TARGET_NOT_APPROVED: "The target is not approved",
-    ErrorCode.IDEMPOTENCY_KEY_REUSED: "The Idempotency-Key was used for another request",
-    ErrorCode.QUOTA_EXCEEDED: "Quota exceeded",
-    ErrorCode.UNAVAILABLE: "Temporarily unavailable",
-    ErrorCode.INTERNAL_ERROR: "Something went wrong here",
-}
 
 
 class Problem(Exception):
@@ -76,8 +51,8 @@ class Problem(Exception):
     def document(self) -> dict[str, Any]:
         """The problem document."""
         document: dict[str, Any] = {
-            "type": TYPE_PREFIX + self.code.value.lower().replace("_", "-"),
-            "title": _TITLES[self.code],
+            "type": problem_type(self.code),
+            "title": PROBLEM_TITLES[self.code],
             "status": self.status,
             "detail": self.detail,
             "code": self.code.value,

@@ -13,26 +13,10 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from cells.contract import ErrorCode
+from cells.contract import PROBLEM_TITLES, ErrorCode, problem_type
 from controlplane import errors
 
 _LOG = structlog.get_logger(__name__)
-_TYPE = "urn:clockhouse:problem:"
-_TITLES: dict[ErrorCode, str] = {
-    ErrorCode.MALFORMED: "The request could not be read",
-    ErrorCode.UNAUTHENTICATED: "The request is not authenticated",
-    ErrorCode.FORBIDDEN: "Not allowed",
-    ErrorCode.NOT_FOUND: "Not found",
-    ErrorCode.METHOD_NOT_ALLOWED: "The method is not allowed here",
-    ErrorCode.CONFLICT: "The current state does not allow it",
-    ErrorCode.IDEMPOTENCY_IN_PROGRESS: "A request with this Idempotency-Key is still running",
-    ErrorCode.PRECONDITION_FAILED: "It was changed in the meantime",
-    ErrorCode.PAYLOAD_TOO_LARGE: "Too large",
-    ErrorCode.INVALID: "The request is not valid",
-    ErrorCode.IDEMPOTENCY_KEY_REUSED: "The Idempotency-Key was used for another request",
-    ErrorCode.UNAVAILABLE: "Temporarily unavailable",
-    ErrorCode.INTERNAL_ERROR: "Something went wrong here",
-}
 _STATUS_CODES = {
     400: ErrorCode.MALFORMED,
     401: ErrorCode.UNAUTHENTICATED,
@@ -66,8 +50,8 @@ class Problem(Exception):
 
     def response(self) -> Response:
         document: dict[str, Any] = {
-            "type": _TYPE + self.code.value.lower().replace("_", "-"),
-            "title": _TITLES[self.code],
+            "type": problem_type(self.code),
+            "title": PROBLEM_TITLES[self.code],
             "status": self.status,
             "detail": self.detail,
             "code": self.code.value,

@@ -18,7 +18,17 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from billing.ingest import MOST_RECORDS, MalformedRecord, ingest
-from cells.contract import SIGNATURE_HEADER, BadSignature, Caller, ErrorCode, MeterRecord, Metric, Scope
+from cells.contract import (
+    PROBLEM_TITLES,
+    SIGNATURE_HEADER,
+    BadSignature,
+    Caller,
+    ErrorCode,
+    MeterRecord,
+    Metric,
+    Scope,
+    problem_type,
+)
 from controlplane.events import feed
 from controlplane.events.models import AuditEvent
 from controlplane.identity import TENANT, decode
@@ -37,7 +47,13 @@ def _json(value: Any, status: int = 200) -> HttpResponse:
 
 
 def _problem(status: int, code: ErrorCode, detail: str) -> HttpResponse:
-    document = {"type": "about:blank", "title": code.value, "status": status, "detail": detail, "code": code}
+    document = {
+        "type": problem_type(code),
+        "title": PROBLEM_TITLES[code],
+        "status": status,
+        "detail": detail,
+        "code": code,
+    }
     return HttpResponse(msgspec.json.encode(document), status=status, content_type="application/problem+json")
 
 

@@ -7,25 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cells.contract import ErrorCode
-
-_TYPES = {
-    429: "https://iana.org/assignments/http-problem-types#quota-exceeded",
-    503: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-}
-_TITLES = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    413: "Content Too Large",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-    504: "Gateway Timeout",
-}
+from cells.contract import PROBLEM_TITLES, ErrorCode, problem_type
 
 
 class Refusal(Exception):
@@ -56,8 +38,8 @@ class Refusal(Exception):
         """Status, headers and body of the answer."""
         body = msgspec.json.encode(
             {
-                "type": _TYPES.get(self.status, "about:blank"),
-                "title": _TITLES[self.status],
+                "type": problem_type(self.code),
+                "title": PROBLEM_TITLES[self.code],
                 "status": self.status,
                 "detail": self.detail,
                 "code": self.code.value,

@@ -39,8 +39,8 @@ class Problem(Shape):
         },
     )
 
-    type: str
-    title: str
+    type: str = Field(description="`urn:clockhouse:problem:` and the code in lower case with hyphens.")
+    title: str = Field(description="What the code means; the same for each.")
     status: int
     detail: str
     code: str = Field(description="What programs decide by.")

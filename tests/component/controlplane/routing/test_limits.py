@@ -36,7 +36,7 @@ async def test_above_its_rate_a_tenant_is_told_to_wait_and_others_are_not(world:
     for answer in refused:
         assert answer.json["scope"] == "tenant"
         assert answer.json["code"] == "QUOTA_EXCEEDED"
-        assert answer.json["type"] == "https://iana.org/assignments/http-problem-types#quota-exceeded"
+        assert answer.json["type"] == "urn:clockhouse:problem:quota-exceeded"
         assert answer.headers["Retry-After"] == "1"
         assert answer.headers["RateLimit"] == '"api";r=0;t=1'
     assert (await world.call("GET", "/v1/jobs", key=other)).status == 200

@@ -91,8 +91,8 @@ def test_a_refusal_is_a_problem_document() -> None:
     assert dict(headers)[b"retry-after"] == b"1"
     assert dict(headers)[b"content-length"] == str(len(body)).encode()
     assert msgspec.json.decode(body) == {
-        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
-        "title": "Too Many Requests",
+        "type": "urn:clockhouse:problem:quota-exceeded",
+        "title": "Quota exceeded",
         "status": 429,
         "detail": "Slow down.",
         "code": "QUOTA_EXCEEDED",
