@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-ROLES = ("api", "loader", "dispatcher", "executor", "reaper", "meter")
+from cells.lake_url import check_url
+
+ROLES = ("api", "loader", "dispatcher", "executor", "reaper", "meter", "lake")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 _T = TypeVar("_T")
@@ -44,6 +46,12 @@ class Settings:
     egress_allow: frozenset[str] = frozenset()
     executor_slots: int = 1024  # CELL_EXECUTOR_SLOTS, over all four classes
     drain_seconds: float = 20.0  # CELL_DRAIN_SECONDS: how long calls in flight may take at the end
+    #: CELL_LAKE: where finished runs go, `file:///folder` or `s3://bucket/prefix`; empty: nowhere, and
+    #: none ever leaves the database. CELL_LAKE_ENDPOINT: an S3 that is not Amazon's.
+    lake: str = ""
+    lake_endpoint: str = ""
+    runs_kept_days: int = 30  # CELL_RUNS_KEPT_DAYS: in the database, once they are in the lake
+    history_kept_days: int = 396  # CELL_HISTORY_KEPT_DAYS: in the lake
     pool_size: int = 12  # CELL_POOL_SIZE: connections to PostgreSQL
     log_level: str = "INFO"  # CELL_LOG_LEVEL
     roles: frozenset[str] = frozenset(ROLES)  # --roles, or CELL_ROLES
@@ -71,12 +79,18 @@ class Settings:
             egress_allow=read.optional("CELL_EGRESS_ALLOW", _egress, frozenset()),
             executor_slots=read.optional("CELL_EXECUTOR_SLOTS", _whole(4, 100_000), 1024),
             drain_seconds=read.optional("CELL_DRAIN_SECONDS", _whole(0, 3600), 20),
+            lake=read.optional("CELL_LAKE", check_url, ""),
+            lake_endpoint=read.optional("CELL_LAKE_ENDPOINT", _url("http", "https"), ""),
+            runs_kept_days=read.optional("CELL_RUNS_KEPT_DAYS", _whole(1, 3650), 30),
+            history_kept_days=read.optional("CELL_HISTORY_KEPT_DAYS", _whole(1, 36_500), 396),
             pool_size=read.optional("CELL_POOL_SIZE", _whole(2, 500), 12),
             log_level=read.optional("CELL_LOG_LEVEL", _level, "INFO"),
             roles=read.given("--roles", roles, _roles)
             if roles is not None
             else read.optional("CELL_ROLES", _roles, frozenset(ROLES)),
         )
+        if settings.history_kept_days < settings.runs_kept_days:
+            read.faults.append("CELL_HISTORY_KEPT_DAYS is less than CELL_RUNS_KEPT_DAYS")
         if read.faults:
             raise SettingsError(read.faults)
         return settings

@@ -1,4 +1,4 @@
-"""One process of a cell: `python -m cells.host [--roles api,loader,dispatcher,executor,reaper,meter]`.
+"""One process of a cell: `python -m cells.host [--roles api,loader,dispatcher,executor,reaper,meter,lake]`.
 
 Builds the chosen roles, serves HTTP, and ends in order. It starts without its engines: until
 PostgreSQL and Valkey answer it is alive and unready, and whenever they go away it waits.
@@ -15,7 +15,9 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 
 import uvloop
 from fastapi import FastAPI
@@ -28,6 +30,10 @@ from cells.execution.host_agent import HostAgent
 from cells.execution.operations import Operations
 from cells.execution.reaper import Reaper
 from cells.execution.trial import Trial
+from cells.lake.files import LakeFiles, open_files
+from cells.lake.reader import LakeReader
+from cells.lake.service import Kept, LakeService
+from cells.lake.writer import Place
 from cells.metering.meter import MeterService
 from cells.observability import logs
 from cells.observability.metrics import Metrics
@@ -74,6 +80,10 @@ class Process:
         self._booted = False
         self._unfit = False  # what this process was told cannot work, however long it waits
         self.trial = Trial(self.secrets, self.clock, egress_allow=settings.egress_allow)
+        self.lake: LakeFiles | None = None
+        self.scratch = tempfile.TemporaryDirectory(prefix="clockhouse-history-")
+        if settings.lake:
+            self.lake = open_files(settings.lake, endpoint=settings.lake_endpoint)
         self.api: FastAPI | None = None
         if "api" in settings.roles:
             self.api = create_app(
@@ -85,6 +95,9 @@ class Process:
                 metrics=self.metrics,
                 host=self.host,
                 trial=self.trial,
+                history=None
+                if self.lake is None
+                else LakeReader(self.store, self.lake, Path(self.scratch.name)),
             )
         readiness = Readiness(
             {
@@ -166,6 +179,19 @@ class Process:
             yield "reaper", lambda: Reaper(store, queue, host, metrics)
             yield "operations", lambda: Operations(store, queue, host, clock, metrics)
             yield "upkeep", lambda: Upkeep(store, metrics)
+        if "lake" in roles and self.lake is not None:
+            files = self.lake
+            yield (
+                "lake",
+                lambda: LakeService(
+                    store,
+                    files,
+                    Place(region=settings.region, cell=settings.cell_name),
+                    metrics,
+                    host_id=lambda: host.host_id,
+                    kept=Kept(runs=settings.runs_kept_days, history=settings.history_kept_days),
+                ),
+            )
         if "meter" in roles:
             yield (
                 "meter",
@@ -227,6 +253,7 @@ class Process:
             ("lease", self.host.retire),
             ("queue", self.queue.close),
             ("store", self.store.close),
+            ("scratch", self._scratch_removed),
         ):
             try:
                 async with asyncio.timeout(3.0):
@@ -239,6 +266,9 @@ class Process:
         if self.api is not None:
             await self.api.state.services.feed.flush()
             await self.trial.close()
+
+    async def _scratch_removed(self) -> None:
+        self.scratch.cleanup()
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

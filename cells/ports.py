@@ -23,6 +23,7 @@ from cells.contract import MeterRecord
 from cells.domain.ids import RunKey
 from cells.domain.job import JobState
 from cells.happenings import EVENTS_LOOKED_AT, EventRow, EventStore, FoundEvents
+from cells.history import History, HistoryStore
 from cells.insight import LETTERS_GROUPED, RUNS_LOOKED_AT, FoundRuns, InsightStore, RunFilter
 from cells.records import (
     LAG_BOUNDS_MS,
@@ -77,6 +78,8 @@ __all__ = [
     "Fence",
     "FoundEvents",
     "FoundRuns",
+    "History",
+    "HistoryStore",
     "HostLease",
     "HostStatus",
     "InsightStore",
@@ -108,7 +111,7 @@ __all__ = [
 ]
 
 
-class Store(BulkStore, EventStore, InsightStore, Protocol):
+class Store(BulkStore, EventStore, HistoryStore, InsightStore, Protocol):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
 
     # tenants and the cell's own ownership

@@ -148,6 +148,7 @@ class Environments:
             "CELL_INSTALLATION_KEY": self._state.cell_installation_key,
             "CELL_CONTROL_URL": self._ports.url("django"),
             "CELL_EGRESS_ALLOW": "loopback",
+            "CELL_LAKE": (self._home.folder / "lake").as_uri(),
         }
 
     def router(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ from cells.api.auth import Gate
 from cells.api.services import Host, Services
 from cells.config import Settings
 from cells.observability.metrics import Metrics
-from cells.ports import Clock, Queue, Secrets, Store, TargetTrial
+from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
 
 #: Tried in this order, the busiest first.
 _RESOURCES = (
@@ -54,6 +54,7 @@ def create_app(
     metrics: Metrics,
     host: Host,
     trial: TargetTrial,
+    history: History | None = None,
 ) -> FastAPI:
     """The application. `app.state.services.feed.flush()` waits for what the queue is yet to be told;
     call it before the queue is closed."""
@@ -66,6 +67,7 @@ def create_app(
         metrics=metrics,
         host=host,
         trial=trial,
+        history=history,
     )
     app = _with_routes(services)
     app.state.services = services

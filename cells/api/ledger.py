@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
-from cells.api import documents, pagination, shapes
+from cells.api import documents, history, pagination, shapes
 from cells.api.finding import JobId, found_job, job_id_of
 from cells.api.problems import invalid, query_fault
 from cells.api.queries import LedgerQuery
@@ -21,7 +21,7 @@ from cells.domain.missed import PAUSED, missed, through
 from cells.domain.run import RunState
 from cells.domain.schedule import compile_schedule, to_local
 from cells.domain.windows import due_at
-from cells.ports import JobRow, RunRow
+from cells.ports import JobRow, RunFilter, RunRow
 
 routes = Routes("Jobs")
 
@@ -70,20 +70,20 @@ async def list_occurrences(call: Call, job_id: JobId, query: Annotated[LedgerQue
     filters = query.model_dump(mode="json", exclude={"limit", "cursor", "count"}, by_alias=True)
     kind = f"occurrences {row.job_id.hex}"
     after = pagination.read_cursor(query.cursor, kind, filters, RunPlace)
-    rows = await call.services.store.list_runs(
-        call.tenant_id,
-        job_id=row.job_id,
-        scheduled_from=query.since,
-        scheduled_until=query.until,
+    found = await history.find_runs(
+        call,
+        RunFilter(job_id=row.job_id, scheduled_from=query.since, scheduled_until=query.until),
         after=key_at(after) if after is not None else None,
         limit=query.limit + 1,
     )
-    past = [_past(run, row) for run in rows[: query.limit]]
+    rows = found.runs[: query.limit]
+    following = rows[-1].key if len(found.runs) > query.limit else found.reached
+    past = [_past(run, row) for run in rows]
     if after is None and (open_one := _open(row, now)) is not None and _inside(row, query):
         past.insert(0, open_one)
     cursor = None
-    if len(rows) > query.limit:
-        cursor = pagination.make_cursor(kind, filters, place_of(rows[query.limit - 1].key))
+    if following is not None:
+        cursor = pagination.make_cursor(kind, filters, place_of(following))
     return answer(
         {
             "job_id": documents.job_text(row.job_id),

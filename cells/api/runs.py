@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
-from cells.api import documents, pagination, shapes
+from cells.api import documents, history, pagination, shapes
 from cells.api.finding import RunId, run_key_of
 from cells.api.problems import conflict, invalid, not_found, query_fault
 from cells.api.queries import RunQuery
@@ -17,6 +17,7 @@ from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import Scope
 from cells.domain import ids
 from cells.domain.ids import RunKey
+from cells.domain.run import TERMINAL
 from cells.ports import Conflict, RunFilter, RunRow, Terminal
 
 routes = Routes("Runs")
@@ -52,13 +53,13 @@ async def list_runs(call: Call, query: Annotated[RunQuery, Query()]) -> Response
 
     State, target, due and finished times are looked for among the runs of the scheduled range, 20,000
     of them for a page at most: a page may be short and yet have a `next_cursor`. `looked_back_to` says
-    how far it looked.
+    how far it looked. Runs of more than a month ago come from the history, searched for a bounded time.
     """
     where = _where(query)
     filters = query.model_dump(mode="json", exclude={"limit", "cursor"})
     after = pagination.read_cursor(query.cursor, "runs", filters, RunPlace)
-    found = await call.services.store.find_runs(
-        call.tenant_id,
+    found = await history.find_runs(
+        call,
         where,
         after=key_at(after) if after is not None else None,
         limit=query.limit + 1,
@@ -141,6 +142,8 @@ async def cancel_run(call: Call, run_id: RunId) -> Response:
     if row.state == "CANCELLED" or (row.state == "RUNNING" and row.cancel_requested):
         return _shown(call, row)
     services = call.services
+    if row.state in TERMINAL:
+        raise conflict(f"The run is {row.state.value}; it cannot be cancelled any more.")
     try:
         after = await services.store.cancel_run(
             call.fence, key=row.key, actor=call.caller.actor, host_id=services.host.host_id
@@ -154,7 +157,7 @@ async def cancel_run(call: Call, run_id: RunId) -> Response:
 
 
 async def _found(call: Call, run_id: str) -> RunRow:
-    row = await call.services.store.get_run(call.tenant_id, run_key_of(run_id))
+    row = await history.find_run(call, run_key_of(run_id))
     if row is None:
         raise not_found("run")
     return row

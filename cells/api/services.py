@@ -17,7 +17,7 @@ from cells.api.placements import Placements
 from cells.config import Settings
 from cells.domain import ids
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
-from cells.ports import Clock, Queue, Secrets, Store, TargetTrial
+from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
 
 
 class Host(Protocol):
@@ -41,6 +41,7 @@ class Services:
         metrics: Metrics,
         host: Host,
         trial: TargetTrial,
+        history: History | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
     ):
         self.store = store
@@ -51,6 +52,7 @@ class Services:
         self.clock = clock
         self.host = host
         self.trial = trial
+        self.history = history  # None: nothing leaves the store
         self.entropy = entropy
         self.placements = Placements(store, clock, cell=settings.cell_name)
         self.targets = KnownTargets(store, clock)

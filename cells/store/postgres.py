@@ -16,6 +16,7 @@ from cells.store.hosts import Hosts
 from cells.store.insight import Insight
 from cells.store.job_changes import JobChanges
 from cells.store.jobs import Jobs
+from cells.store.lake import Lake
 from cells.store.meters import Meters
 from cells.store.operations import Operations
 from cells.store.runs import Runs
@@ -49,6 +50,7 @@ class PostgresStore(
     Meters,
     Status,
     Upkeep,
+    Lake,
 ):
     """One cell's truth. `open` before use, on a migrated database."""
 

@@ -54,7 +54,8 @@ FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[
 -- name: claim_advance_jobs
 -- Sets the next timer of jobs locked in this transaction (tenant_id, job), or ends them.
 UPDATE jobs j
-SET next_run_at = c.next_run_at, due_at = c.due_at, state = CASE WHEN c.due_at IS NULL THEN 'DONE' ELSE 'ACTIVE' END
+SET next_run_at = c.next_run_at, due_at = c.due_at, state = CASE WHEN c.due_at IS NULL THEN 'DONE' ELSE 'ACTIVE' END,
+    updated_at = CASE WHEN c.due_at IS NULL THEN now() ELSE j.updated_at END
 FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(nexts)s::timestamptz[], %(dues)s::timestamptz[])
      AS c (tenant_id, job_id, next_run_at, due_at)
 WHERE j.tenant_id = c.tenant_id AND j.job_id = c.job_id;

@@ -81,3 +81,25 @@ def test_nothing_secret_is_shown() -> None:
 def test_unusable_keys(keys: str) -> None:
     with pytest.raises(SettingsError, match="CELL_KEYS"):
         Settings.from_env(GOOD | {"CELL_KEYS": keys})
+
+
+def test_history_is_kept_where_and_as_long_as_one_says() -> None:
+    settings = Settings.from_env(GOOD)
+    assert (settings.lake, settings.runs_kept_days, settings.history_kept_days) == ("", 30, 396)
+    settings = Settings.from_env(
+        GOOD
+        | {
+            "CELL_LAKE": "s3://history/cells",
+            "CELL_LAKE_ENDPOINT": "http://127.0.0.1:9000",
+            "CELL_RUNS_KEPT_DAYS": "7",
+            "CELL_HISTORY_KEPT_DAYS": "90",
+        }
+    )
+    assert (settings.lake, settings.lake_endpoint) == ("s3://history/cells", "http://127.0.0.1:9000")
+    assert (settings.runs_kept_days, settings.history_kept_days) == (7, 90)
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_env(GOOD | {"CELL_LAKE": "/var/lake", "CELL_HISTORY_KEPT_DAYS": "29"})
+    assert caught.value.faults == [
+        "CELL_LAKE: file:///folder or s3://bucket/prefix",
+        "CELL_HISTORY_KEPT_DAYS is less than CELL_RUNS_KEPT_DAYS",
+    ]
