@@ -50,6 +50,7 @@ from cells.timers.metrics import TimerMetrics
 from cells.timers.queue import ValkeyQueue
 from cells.timers.sweeper import Sweeper
 from cells.upkeep import DAYS_AHEAD, Upkeep
+from cells.vitals import VitalSigns
 
 log = logs.logger(__name__)
 
@@ -179,6 +180,7 @@ class Process:
             yield "reaper", lambda: Reaper(store, queue, host, metrics)
             yield "operations", lambda: Operations(store, queue, host, clock, metrics)
             yield "upkeep", lambda: Upkeep(store, metrics)
+            yield "vitals", lambda: VitalSigns(store, metrics)
         if "lake" in roles and self.lake is not None:
             files = self.lake
             yield (

@@ -55,6 +55,7 @@ from cells.records import (
     TenantPlacement,
     Terminal,
     TrialOutcome,
+    Vitals,
 )
 
 __all__ = [
@@ -108,6 +109,7 @@ __all__ = [
     "TenantPlacement",
     "Terminal",
     "TrialOutcome",
+    "Vitals",
 ]
 
 
@@ -317,6 +319,8 @@ class Store(BulkStore, EventStore, HistoryStore, InsightStore, Protocol):
     async def status(self) -> CellStatus:
         """How the cell is; cheap at any size."""
         ...
+
+    async def vitals(self) -> Vitals: ...
 
     # upkeep
     async def ensure_partitions(self, *, days_ahead: int) -> None: ...

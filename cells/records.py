@@ -129,6 +129,17 @@ class CellStatus:
     hosts: tuple[HostStatus, ...]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vitals:
+    """What hurts a cell before anybody notices."""
+
+    oldest_snapshot_seconds: float  # open transactions hold back the cleaning of dead rows
+    shards_without_dispatcher: int
+    dead_letters_open: int  # counted to 100,000
+    dead_rows: dict[str, int]  # not yet cleaned, by table
+    oldest_timer_late_seconds: float  # 0: nothing is overdue
+
+
 # --- jobs --------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewJob:
