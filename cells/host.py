@@ -137,6 +137,8 @@ class Process:
                 await self.stopping.wait()
             failed = serving.done() or self._unfit
             log.info("cell process drains")
+            if self.api is not None:
+                self.api.state.services.desk.close()
             self.server.stop()
             bound = self.settings.drain_seconds + _CLOSING_SECONDS
             await asyncio.wait([serving, *tasks], timeout=bound)
@@ -177,7 +179,7 @@ class Process:
                 ),
             )
         if "reaper" in roles:
-            yield "reaper", lambda: Reaper(store, queue, host, metrics)
+            yield "reaper", lambda: Reaper(store, queue, host, clock, metrics)
             yield "operations", lambda: Operations(store, queue, host, clock, metrics)
             yield "upkeep", lambda: Upkeep(store, metrics)
             yield "vitals", lambda: VitalSigns(store, metrics)

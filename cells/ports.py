@@ -14,7 +14,7 @@ All instants are aware datetimes in UTC; durations are milliseconds unless a nam
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from cells.domain.job import JobState
 from cells.happenings import EVENTS_LOOKED_AT, EventRow, EventStore, FoundEvents
 from cells.history import History, HistoryStore
 from cells.insight import LETTERS_GROUPED, RUNS_LOOKED_AT, FoundRuns, InsightStore, RunFilter
+from cells.pulling import PullStore, QueueId
 from cells.records import (
     LAG_BOUNDS_MS,
     AllowanceExceeded,
@@ -113,7 +114,7 @@ __all__ = [
 ]
 
 
-class Store(BulkStore, EventStore, HistoryStore, InsightStore, Protocol):
+class Store(BulkStore, EventStore, HistoryStore, InsightStore, PullStore, Protocol):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
 
     # tenants and the cell's own ownership
@@ -361,6 +362,14 @@ class Queue(Protocol):
     async def depths(self) -> tuple[list[int], int]:
         """Members waiting in the queue of each class, and how many tenants and classes are past
         their quota. Cheap."""
+        ...
+
+    async def announce(self, queues: Sequence[QueueId]) -> None:
+        """Task queues that got tasks: whoever polls them is woken, in every process."""
+        ...
+
+    def on_tasks(self, tell: Callable[[Sequence[QueueId] | None], None]) -> None:
+        """`tell(queues)` when tasks were announced; None after an interruption: look everywhere."""
         ...
 
     async def wait_ready(self, *, timeout: float) -> None:

@@ -275,6 +275,7 @@ class Applied:
 
     applied: Sequence[bool]  # same order as the completions
     retries: Sequence[Member]  # to be added to buckets
+    states: Sequence[RunState | None] = ()  # what each run became; None where it did not take effect
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -285,6 +286,7 @@ class ClaimResult:
     next_members: Sequence[Member]  # next occurrences, to be added to buckets
     stale: Sequence[Member]  # lost or outdated: dropped, their tenants owe nothing
     too_early: Sequence[Member]  # still ahead by the database's clock: put back
+    offered: Sequence[tuple[uuid.UUID, str]] = ()  # queues (tenant, name) that got tasks for workers
 
 
 # --- runs --------------------------------------------------------------------------------
@@ -314,6 +316,9 @@ class RunRow:
     reason: str | None
     skipped: int
     attempts: Sequence[Attempt] = field(default=())
+    worker: str | None = None  # of a pull run: who polled it last
+    heartbeat_at: datetime | None = None
+    progress: bytes | None = None  # JSON, as its worker last told it
 
 
 # --- targets -----------------------------------------------------------------------------

@@ -30,6 +30,8 @@ from cells.api import (
     stats,
     target_health,
     targets,
+    task_queues,
+    worker_calls,
 )
 from cells.api.auth import Gate
 from cells.api.services import Host, Services
@@ -39,7 +41,7 @@ from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
 
 #: Tried in this order, the busiest first.
 _RESOURCES = (
-    *(jobs, batches, declaring, ledger, runs, job_changes),
+    *(jobs, task_queues, worker_calls, batches, declaring, ledger, runs, job_changes),
     *(schedules, targets, target_health, selections, dlq, stats, herd, events, internal),
 )
 

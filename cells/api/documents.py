@@ -41,6 +41,11 @@ def instant(value: datetime | None) -> str | None:
     return value.astimezone(UTC).isoformat(timespec=precision)[: -len("+00:00")] + "Z"
 
 
+def raw(json: bytes | None) -> msgspec.Raw | None:
+    """JSON as it is stored."""
+    return None if json is None else msgspec.Raw(json)
+
+
 def job_text(job_id: uuid.UUID) -> str:
     """A job's id as its owner sees it."""
     return ids.encode(ids.JOB, job_id)
@@ -183,6 +188,10 @@ def run_document(row: RunRow, *, bodies_shown: bool) -> Document:
         "started_at": instant(row.started_at),
         "finished_at": instant(row.finished_at),
         "cancel_requested": row.cancel_requested,
+        "worker_id": row.worker,
+        "heartbeat_at": instant(row.heartbeat_at),
+        "lease_expires_at": instant(row.lease_expires_at),
+        **({"progress": raw(row.progress)} if bodies_shown else {}),
         "next_attempt_at": instant(row.timer_at),
         "attempts": [_attempt(attempt, bodies_shown=bodies_shown) for attempt in row.attempts],
         "idempotency_key": run_id,

@@ -34,6 +34,8 @@ _TAGS = {
     "Jobs": "What to call, and when.",
     "Schedules": "Trying a schedule out.",
     "Runs": "What was called, and what came of it.",
+    "Task queues": "What workers of yours poll.",
+    "Workers": "What workers say of the runs they hold.",
     "Bulk changes": "Pausing, resuming and cancelling many jobs, exactly those that were shown.",
     "Targets": "The places jobs may call.",
     "Dead letters": "What failed for good.",

@@ -10,14 +10,22 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from cells.api.creation import Creator
+from cells.api.desk import Desk
+from cells.api.endings import Ended, Endings, Said
 from cells.api.feed import QueueFeed
+from cells.api.group_commit import GroupCommit
 from cells.api.idempotency import InFlight
 from cells.api.known_targets import KnownTargets
 from cells.api.placements import Placements
+from cells.api.problems import Problem
 from cells.config import Settings
 from cells.domain import ids
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
 from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
+from cells.pulling import Beat, Extended
+
+#: Heartbeats and endings in one transaction at most; a bulk request may be as large by itself.
+_BEATS, _ENDINGS = 2000, 1000
 
 
 class Host(Protocol):
@@ -65,6 +73,19 @@ class Services:
         self.answers = metrics.counter(
             "cell_api_answers_total", "Answers by status", ("route", "method", "status")
         )
+        self.desk = Desk(
+            store,
+            queue,
+            lambda: host.host_id,
+            metrics.histogram("cell_api_poll_tasks", "Tasks handed out by one look", buckets=SIZE_BUCKETS),
+        )
+        self.heartbeats: GroupCommit[Beat, Extended | None] = GroupCommit(
+            lambda beats: store.heartbeat(beats, host_id=host.host_id),
+            most=_BEATS,
+            sizes=metrics.histogram(
+                "cell_api_heartbeat_batch", "Heartbeats in one group commit", buckets=SIZE_BUCKETS
+            ),
+        )
         self.feed = QueueFeed(
             queue,
             metrics.counter(
@@ -76,6 +97,14 @@ class Services:
             lambda: host.host_id,
             metrics.histogram(
                 "cell_api_create_batch_jobs", "Jobs in one group commit of creations", buckets=SIZE_BUCKETS
+            ),
+        )
+
+        self.endings: GroupCommit[Said, Ended | Problem] = GroupCommit(
+            Endings(store, self.feed, clock, lambda: host.host_id).write,
+            most=_ENDINGS,
+            sizes=metrics.histogram(
+                "cell_api_complete_batch", "Endings in one group commit", buckets=SIZE_BUCKETS
             ),
         )
 

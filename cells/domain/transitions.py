@@ -47,6 +47,7 @@ RUN_TRANSITIONS: tuple[Transition[RunState], ...] = (
     _run("lose", [R.RUNNING], R.RETRY_WAIT, "its executor died or lost its lease; costs no attempt"),
     _run("poison", [R.RUNNING], R.FAILED, "too many executors died with it; to the DLQ"),
     _run("release", [R.RUNNING], R.RETRY_WAIT, "given back uncalled; costs no attempt"),
+    _run("give_back", [R.RUNNING], R.READY, "its worker gave it back undone; costs no attempt"),
     _run("doubt", [R.RUNNING], R.UNKNOWN, "at most once, and nobody knows; to the DLQ"),
     _run("cancel", [R.DUE, R.READY, R.RETRY_WAIT], R.CANCELLED, "nothing was under way"),
     _run("stop", [R.RUNNING], R.CANCELLED, "cancelled while under way, and it did not succeed"),

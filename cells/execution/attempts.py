@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from cells.domain.job import Priority
+from cells.domain.job import Delivery, Priority
 from cells.execution.calling import Caller
 from cells.execution.completions import Completions
 from cells.execution.headers import attempt_traceparent, call_headers
@@ -158,6 +158,7 @@ class Attempts:
             body or None,
             definition.target.timeout_seconds,
             lambda: self._host.holds(work.host_id),
+            once=definition.delivery is Delivery.AT_MOST_ONCE,
         )
 
     def _finish(self, work: Work, answer: Answer, started_ms: int | None) -> None:

@@ -135,9 +135,12 @@ class Caller:
         body: bytes | None,
         timeout: float,
         may_call: Callable[[], bool] = _always,
+        *,
+        once: bool = False,
     ) -> Answer | None:
         """Send `body` and read the answer within `timeout` seconds, both together.
 
+        `once`: no repeat, whatever happened to the connection.
         `may_call` is asked whenever a connection has been waited for. None: it said no, and
         nothing was sent from then on.
         """
@@ -169,7 +172,11 @@ class Caller:
             except _NotAnyMore:
                 return None
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as fault:
-                if not second_try and way.reused and _closed_while_idle(fault, time.monotonic() - began):
+                if (
+                    not (second_try or once)
+                    and way.reused
+                    and _closed_while_idle(fault, time.monotonic() - began)
+                ):
                     # The target closed a kept connection just as we used it. A repeat under the
                     # same idempotency key is what that key is for.
                     second_try = True
@@ -216,13 +223,16 @@ def _failed(fault: BaseException, body: bytes | None) -> Answer:
     if isinstance(fault, TimeoutError | asyncio.TimeoutError):
         return Answer(error=CallError.TIMEOUT, sent_bytes=sent)
     if isinstance(fault, aiohttp.ClientConnectorDNSError | socket.gaierror):
-        return Answer(error=CallError.NAME)
+        return Answer(error=CallError.NAME, reached=False)
     if isinstance(fault, aiohttp.ClientSSLError | ssl.SSLError):
-        return Answer(error=f"{CallError.TLS}: {_reason(fault)}")
+        return Answer(
+            error=f"{CallError.TLS}: {_reason(fault)}",
+            reached=not isinstance(fault, aiohttp.ClientConnectorError),
+        )
     if isinstance(fault, aiohttp.ClientConnectorError):
         if isinstance(fault.os_error, EgressRefused):
-            return Answer(error=f"{CallError.BLOCKED}: {fault.os_error}")
-        return Answer(error=f"{CallError.CONNECTION}: {_reason(fault.os_error)}")
+            return Answer(error=f"{CallError.BLOCKED}: {fault.os_error}", reached=False)
+        return Answer(error=f"{CallError.CONNECTION}: {_reason(fault.os_error)}", reached=False)
     if isinstance(fault, aiohttp.ClientConnectionError | OSError):
         return Answer(error=f"{CallError.CONNECTION}: {_reason(fault)}", sent_bytes=sent)
     if isinstance(fault, aiohttp.ClientPayloadError):

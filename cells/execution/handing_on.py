@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
 from cells.ports import Member, Queue, Retryable
+from cells.pulling import QueueId
 
 log = logger(__name__)
 
@@ -33,6 +34,15 @@ class HandingOn:
         except Retryable as fault:
             self._missed.inc(len(members))
             log.warning("queue did not take timers", members=len(members), fault=str(fault)[:200])
+
+    async def announce(self, queues: Sequence[QueueId]) -> None:
+        """Tell pollers of tasks that were just committed. They look by themselves now and then, too."""
+        if not queues:
+            return
+        try:
+            await self._queue.announce(queues)
+        except Retryable as fault:
+            log.warning("queue did not announce tasks", queues=len(queues), fault=str(fault)[:200])
 
     async def remove(self, members: Sequence[Member]) -> None:
         """Take timers away that are no more. A courtesy: a claim would find them stale."""

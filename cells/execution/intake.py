@@ -154,6 +154,7 @@ class Intake:
         self._lost.inc(len(result.stale))
         self._too_early.inc(len(result.too_early))
         self._early.extend(result.too_early)
+        await self._onward.announce(result.offered)
         await self._onward.add(result.next_members)
         await self._onward.refund(result.stale)
         for work in works:

@@ -1,14 +1,19 @@
-"""Takes back runs whose executor died or overstayed its lease."""
+"""Takes back runs whose executor died or overstayed its lease, and those of silent workers.
+
+What executors held is taken back at once: their hosts' leases say that they are dead. Of workers we
+know only what we hear; `cells.domain.reaping` decides when silence means death.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
+from cells.domain.reaping import Look, Mode, ReapPolicy
 from cells.execution.handing_on import HandingOn
 from cells.execution.host_agent import HostAgent
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
-from cells.ports import Queue, Retryable, Store, Terminal
+from cells.ports import Clock, Queue, Retryable, Store, Terminal
 
 log = logger(__name__)
 
@@ -17,15 +22,28 @@ INTERVAL_SECONDS = 1.0
 #: store was away; then it takes back.
 SETTLE_SECONDS = 2.0
 _LIMIT = 1000
+#: Tasks that wait this long with nobody polling are told of; how often that is looked at (seconds).
+STARVED_SECONDS, STARVED_LOOK_SECONDS = 120, 15.0
 
 
 class Reaper:
     """Role `reaper`. Any number of hosts may run it."""
 
-    def __init__(self, store: Store, queue: Queue, host: HostAgent, metrics: Metrics):
+    def __init__(self, store: Store, queue: Queue, host: HostAgent, clock: Clock, metrics: Metrics):
         self._store = store
         self._host = host
         self._onward = HandingOn(queue, metrics)
+        self._clock = clock
+        self._policy = ReapPolicy()
+        self._told = clock.monotonic() - STARVED_LOOK_SECONDS
+        self._pulled = metrics.counter("reaper_tasks_reclaimed_total", "Runs taken back from silent workers")
+        self._holds = metrics.counter(
+            "reaper_holds_total",
+            "Times that too many workers fell silent together to take anything back",
+        )
+        metrics.gauge("reaper_holding", "1 while the runs of silent workers are left to them").set_function(
+            lambda: float(self._policy.mode is Mode.HOLDING)
+        )
         self._reaped = metrics.counter("reaper_runs_reclaimed_total", "Runs taken back from dead executors")
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -35,6 +53,8 @@ class Reaper:
             if self._host.settled(SETTLE_SECONDS):
                 try:
                     full = await self._reap()
+                    await self._reap_pulled()
+                    await self._tell_starved()
                 except (Retryable, Terminal) as fault:
                     log.warning("cannot reap", fault=str(fault)[:200])
             if full:
@@ -52,3 +72,35 @@ class Reaper:
             log.warning("runs reclaimed", runs=len(members))
             await self._onward.add(members)
         return len(members) >= _LIMIT
+
+    async def _reap_pulled(self) -> None:
+        leases = await self._store.look_at_leases()
+        now = self._clock.monotonic()
+        verdict = self._policy.decide(
+            Look(
+                at=now,
+                live=leases.live,
+                expired=leases.expired,
+                interval=leases.interval_s,
+                contact_age=leases.contact_age_s,
+            )
+        )
+        if verdict.changed:
+            log.warning("silent workers", mode=verdict.mode.value, live=leases.live, silent=leases.expired)
+            if verdict.mode is Mode.HOLDING:
+                self._holds.inc()
+            await self._store.tell_silent(mode=verdict.mode.value, host_id=self._host.host_id)
+        if not verdict.take:
+            return
+        members = await self._store.reap_pulled(host_id=self._host.host_id, limit=min(verdict.take, _LIMIT))
+        self._policy.took(now, len(members))
+        if members:
+            self._pulled.inc(len(members))
+            log.warning("runs of silent workers reclaimed", runs=len(members))
+            await self._onward.add(members)
+
+    async def _tell_starved(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._told >= STARVED_LOOK_SECONDS:
+            self._told = now
+            await self._store.tell_starved(after_seconds=STARVED_SECONDS, host_id=self._host.host_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from cells.domain.job import Delivery
 from cells.domain.outcome import CallError, classify, fingerprint
 from cells.domain.retry import next_attempt, parse_retry_after
 from cells.domain.run import Attempt, AttemptOutcome, RunState
@@ -12,6 +13,7 @@ from cells.ports import Claim, Completion
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GONE = 410
+_DEAD = (RunState.FAILED, RunState.UNKNOWN)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +25,7 @@ class Answer:
     body: str | None = None  # cut at BODY_LIMIT
     retry_after: str | None = None  # the header as it was sent
     sent_bytes: int = 0  # of the request body
+    reached: bool = True  # something may have been sent: False only where certainly nothing was
 
 
 class Instants:
@@ -66,18 +69,21 @@ def completion_of(
     if outcome is AttemptOutcome.SUCCEEDED:
         state = RunState.SUCCEEDED
     else:
-        if outcome is AttemptOutcome.RETRYABLE:
+        once = claim.definition.delivery is Delivery.AT_MOST_ONCE and answer.reached
+        if once and outcome is AttemptOutcome.RETRYABLE:
+            state, reason = _not_again(answer)
+        elif outcome is AttemptOutcome.RETRYABLE:
             wait_ms = next_attempt(
                 claim.definition.retry_policy,
                 claim.attempt,
                 rand=rand,
                 retry_after_ms=_retry_after(answer, finished_ms),
             )
-        if wait_ms is None:
+        if wait_ms is None and reason is None:
             what = answer.error or f"HTTP {answer.status}"
             retried = outcome is AttemptOutcome.RETRYABLE
             reason = f"attempts exhausted, the last one: {what}" if retried else what
-        else:
+        elif wait_ms is not None:
             state = RunState.RETRY_WAIT
     target_id = claim.definition.target.label
     return Completion(
@@ -100,7 +106,7 @@ def completion_of(
         ),
         timer_at=None if wait_ms is None else instant(finished_ms + wait_ms),
         reason=reason,
-        fingerprint=fingerprint(target_id, answer.status, answer.error) if state is RunState.FAILED else None,
+        fingerprint=fingerprint(target_id, answer.status, answer.error) if state in _DEAD else None,
         target_id=target_id,
         started_ms=started_ms,
         finished_ms=finished_ms,
@@ -114,9 +120,18 @@ def completion_of(
     )
 
 
+def _not_again(answer: Answer) -> tuple[RunState, str]:
+    """How a run that may be called but once ends, where others are tried again. A 4xx is the
+    target's word that it did nothing; of all else nobody knows what became."""
+    if answer.error is None and answer.status is not None and answer.status < 500:
+        return RunState.FAILED, f"HTTP {answer.status}, and it may be called only once"
+    what = answer.error or f"HTTP {answer.status}"
+    return RunState.UNKNOWN, f"it may have run, and may be called only once: {what}"
+
+
 def unusable(state: str | None) -> Answer:
     """The answer of a target that may not be called: not approved (any more), or unknown (None)."""
-    return Answer(error=f"{CallError.TARGET}: {'not registered' if state is None else state}")
+    return Answer(reached=False, error=f"{CallError.TARGET}: {'not registered' if state is None else state}")
 
 
 def _retry_after(answer: Answer, finished_ms: int) -> int | None:

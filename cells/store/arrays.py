@@ -43,6 +43,10 @@ class Int2s(_Packed):
     array_oid = 1005
 
 
+class Bools(_Packed):
+    array_oid = 1000
+
+
 class Uuids(_Packed):
     array_oid = 2951
 
@@ -64,6 +68,7 @@ class Jsons(_Packed):
 
 
 _INT8, _INT4, _INT2, _UUID, _TIMESTAMPTZ, _TEXT, _BYTEA, _JSONB = 20, 23, 21, 2950, 1184, 25, 17, 3802
+_BOOL = 16
 
 
 @lru_cache(maxsize=2048)
@@ -112,6 +117,11 @@ def int4s(values: Sequence[int | None]) -> Int4s:
 def int2s(values: Sequence[int | None]) -> Int2s:
     """smallint[]"""
     return Int2s(_numbers(values, "h", 2, _INT2))
+
+
+def bools(values: Sequence[bool]) -> Bools:
+    """boolean[]"""
+    return Bools(_numbers(values, "?", 1, _BOOL))
 
 
 def uuids(values: Sequence[uuid.UUID]) -> Uuids:
@@ -193,7 +203,7 @@ def _dumper(kind: type[_Packed]) -> type[Dumper]:
 
 def register(adapters: AdaptersMap) -> None:
     """Teach a connection these types."""
-    for kind in (Int8s, Int4s, Int2s, Uuids, Instants, Texts, Blobs, Jsons):
+    for kind in (Int8s, Int4s, Int2s, Bools, Uuids, Instants, Texts, Blobs, Jsons):
         adapters.register_dumper(kind, _dumper(kind))
 
 

@@ -34,6 +34,7 @@ from cells.store.claim_batch import (
 from cells.store.database import Connection, Row, fetch_all, fetch_row, run
 from cells.store.definitions import Version, decode_definition
 from cells.store.journal import Entry, seconds
+from cells.store.offers import offered_queues, offers, write_offers
 
 #: A push run's lease outlives its call's timeout by this much.
 LEASE_MARGIN_MS = 60_000
@@ -99,12 +100,17 @@ class Claims(StoreBase):
                     batch.updates.append(_reclaim(runs[row[0] - 1], row, batch.now))
                 if careful:
                     stale += await _drop_existing(connection, batch)
+                await offers(connection, batch)
                 if not batch.empty():
                     async with connection.pipeline():
                         await self._write_batch(connection, batch, host_id)
                         await connection.commit()
                 return ClaimResult(
-                    claims=batch.claims(), next_members=batch.nexts, stale=stale, too_early=early
+                    claims=batch.claims(),
+                    next_members=batch.nexts,
+                    stale=stale,
+                    too_early=early,
+                    offered=offered_queues(batch),
                 )
         return ClaimResult(claims=(), next_members=(), stale=stale, too_early=early)
 
@@ -127,6 +133,7 @@ class Claims(StoreBase):
             await run(connection, "claim_advance_jobs", batch.advance_columns())
         if batch.updates:
             await run(connection, "claim_update_runs", batch.update_columns(host_id))
+        await write_offers(connection, batch)
         entry = Entry()
         for skip in batch.skips:
             m = skip.member

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from cells.domain.claiming import Skip
 from cells.domain.ids import RunKey
+from cells.domain.job import Delivery
 from cells.ports import Claim, Member
 from cells.store.arrays import (
+    bools,
     datetime_to_ms,
     from_datetime,
     from_ms,
@@ -66,10 +68,14 @@ class ClaimBatch:
         self.advances: list[tuple[Member, int | None, int | None]] = []  # next and due, microseconds
         self.updates: list[Claim] = []
         self.nexts: list[Member] = []
+        # What workers poll for, taken out of `inserts` and `updates`:
+        self.offers: list[Insert] = []
+        self.offered_again: list[Claim] = []
 
     def empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not (self.inserts or self.skips or self.advances or self.updates)
+        written = (self.inserts, self.skips, self.advances, self.updates, self.offers, self.offered_again)
+        return not any(written)
 
     def claims(self) -> list[Claim]:
         """All that was won."""
@@ -85,12 +91,17 @@ class ClaimBatch:
             "versions": int4s([c.version for c in claims]),
             "dues": instants([insert.due for insert in self.inserts]),
             "targets": labels([c.definition.target.label for c in claims]),
+            "once": bools([c.definition.delivery is Delivery.AT_MOST_ONCE for c in claims]),
             **self._holding(claims, host_id),
         }
 
     def update_columns(self, host_id: int) -> dict[str, object]:
         """For `claim_update_runs`."""
-        return {**_keys(self.updates), **self._holding(self.updates, host_id)}
+        return {
+            **_keys(self.updates),
+            "once": bools([c.definition.delivery is Delivery.AT_MOST_ONCE for c in self.updates]),
+            **self._holding(self.updates, host_id),
+        }
 
     def advance_columns(self) -> dict[str, object]:
         """For `claim_advance_jobs`."""

@@ -11,7 +11,7 @@ import msgspec
 from cells.domain import ids
 from cells.domain.ids import RunKey
 from cells.domain.outcome import fingerprint
-from cells.domain.run import POISON_DEATHS
+from cells.domain.run import POISON_DEATHS, RunState
 from cells.ports import Applied, Claim, Completion, Member
 from cells.store.arrays import (
     due_to_ms,
@@ -34,6 +34,11 @@ from cells.store.journal import RELEASED, Entry, seconds
 
 _encode = msgspec.json.Encoder().encode
 POISON = "POISON"
+#: Reason and error in the DLQ of what ended because its holder died, by its state.
+_LOST = {
+    "FAILED": (POISON, "its executors died with it"),
+    "UNKNOWN": ("UNKNOWN", "its holder died with it; it may have run"),
+}
 
 
 def run_generation(series: int, attempt: int) -> int:
@@ -49,13 +54,14 @@ class Completions(StoreBase):
         if not completions:
             return Applied(applied=(), retries=())
         applied = [False] * len(completions)
+        states: list[RunState | None] = [None] * len(completions)
         retries: list[Member] = []
         async with self._database.transaction() as connection:
             ordered = sorted(range(len(completions)), key=lambda n: _place(completions[n]))
             inputs = _outcomes([completions[n] for n in ordered])
             rows = await fetch_all(connection, "complete_runs", inputs)
             if not rows:
-                return Applied(applied=applied, retries=())
+                return Applied(applied=applied, retries=(), states=states)
             entry = Entry()
             dead: list[tuple[Completion, Row]] = []
             gone: dict[tuple[uuid.UUID, str], None] = {}
@@ -64,6 +70,7 @@ class Completions(StoreBase):
                 c = completions[ordered[i - 1]]
                 key = c.key
                 applied[ordered[i - 1]] = True
+                states[ordered[i - 1]] = RunState(state)
                 lag = c.first_attempt_lag_ms
                 entry.ended(
                     c.tenant_id.hex,
@@ -106,7 +113,7 @@ class Completions(StoreBase):
                     await run(connection, "complete_dead", _dead(dead))
                 await self._journal.append(connection, host_id, entry)
                 await connection.commit()
-        return Applied(applied=applied, retries=retries)
+        return Applied(applied=applied, retries=retries, states=states)
 
     async def _mark_gone(
         self, connection: Connection, gone: list[tuple[uuid.UUID, str]], entry: Entry
@@ -172,16 +179,22 @@ class Completions(StoreBase):
         )
 
     async def _reap(self, host_id: int, whose: dict[str, object]) -> Sequence[Member]:
-        members: list[Member] = []
         async with self._database.transaction() as connection:
             # Almost always there is nobody, and looking is all it costs.
             suspects = await fetch_all(connection, "reap_suspects", whose)
-            rows = await fetch_all(connection, "reap_runs", _suspects(suspects)) if suspects else []
+            members = await self._take_back(connection, suspects, host_id)
             await run(connection, "hosts_bury")
-            if not rows:
-                return []
+        return members
+
+    async def _take_back(
+        self, connection: Connection, suspects: Sequence[Row], host_id: int
+    ) -> Sequence[Member]:
+        """Take suspects from their holders, in the caller's transaction; the timers to add."""
+        members: list[Member] = []
+        rows = await fetch_all(connection, "reap_runs", _suspects(suspects)) if suspects else []
+        if rows:
             entry = Entry()
-            poisoned: list[Row] = []
+            dead: list[Row] = []
             for row in rows:
                 (
                     tenant,
@@ -207,10 +220,11 @@ class Completions(StoreBase):
                     state,
                     region_policy=policy or "HOME_ASYNC",
                 )
-                if state == "FAILED":
-                    poisoned.append(row)
+                if state in _LOST:
+                    dead.append(row)
                     run_id = ids.run_id(RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal))
-                    more = {"count": 1, "run_ids": [run_id], "reason": POISON, "target_id": row[11]}
+                    why, _ = _LOST[state]
+                    more = {"count": 1, "run_ids": [run_id], "reason": why, "target_id": row[11]}
                     entry.event(tenant, "run.dead_lettered", run_id, None, **more)
                 elif timer_at is not None:
                     members.append(
@@ -226,8 +240,8 @@ class Completions(StoreBase):
                             shard=shard,
                         )
                     )
-            if poisoned:
-                await run(connection, "complete_dead", _poisoned(poisoned))
+            if dead:
+                await run(connection, "complete_dead", _lost(dead))
             await self._journal.append(connection, host_id, entry)
         return members
 
@@ -294,17 +308,17 @@ def _dead(dead: Sequence[tuple[Completion, Row]]) -> dict[str, object]:
     }
 
 
-def _poisoned(rows: Sequence[Row]) -> dict[str, object]:
+def _lost(rows: Sequence[Row]) -> dict[str, object]:
     return {
         "tenants": uuids([row[0] for row in rows]),
         "parents": uuids([row[1] for row in rows]),
         "instants": instants([from_datetime(row[2]) for row in rows]),
         "ordinals": int4s([row[3] for row in rows]),
         "series": int4s([row[6] for row in rows]),
-        "fingerprints": texts([fingerprint(row[11] or "", None, POISON.lower()) for row in rows]),
-        "reasons": texts([POISON for _ in rows]),
+        "fingerprints": texts([fingerprint(row[11] or "", None, _LOST[row[4]][0].lower()) for row in rows]),
+        "reasons": texts([_LOST[row[4]][0] for row in rows]),
         "targets": texts([row[11] for row in rows]),
         "statuses": int2s([None for _ in rows]),
-        "errors": texts(["its executors died with it" for _ in rows]),
+        "errors": texts([_LOST[row[4]][1] for row in rows]),
         "attempts": int4s([row[7] for row in rows]),
     }

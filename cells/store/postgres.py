@@ -6,7 +6,6 @@ from typing import Self
 
 from cells.ports import Store, Terminal
 from cells.store.claim import Claims
-from cells.store.complete import Completions
 from cells.store.create import Creation
 from cells.store.database import Database, fetch_one, run
 from cells.store.due import DueWork
@@ -19,11 +18,13 @@ from cells.store.jobs import Jobs
 from cells.store.lake import Lake
 from cells.store.meters import Meters
 from cells.store.operations import Operations
+from cells.store.pull import Pulls
 from cells.store.runs import Runs
 from cells.store.selections import Selections
 from cells.store.stats import Stats
 from cells.store.status import Status
 from cells.store.targets import Targets
+from cells.store.task_queues import TaskQueues
 from cells.store.tenants import Tenants
 from cells.store.triggers import Triggers
 from cells.store.upkeep import Upkeep
@@ -38,7 +39,8 @@ class PostgresStore(
     Triggers,
     DueWork,
     Claims,
-    Completions,
+    Pulls,
+    TaskQueues,
     Runs,
     Targets,
     Selections,

@@ -239,4 +239,7 @@ def run_row(tenant_id: uuid.UUID, row: Row) -> RunRow:
         reason=row[20],
         skipped=row[21],
         attempts=_attempts(row[22]),
+        worker=row[23],
+        heartbeat_at=row[24],
+        progress=None if row[25] is None else row[25].encode(),
     )

@@ -17,6 +17,7 @@ KEPT = {
     "secrets": timedelta(days=1),
     "hosts": timedelta(days=30),
     "events": timedelta(days=30),
+    "workers": timedelta(days=7),
     "selections": timedelta(days=30),  # applied ones; the others until they expire
 }
 JOURNAL_KEPT = timedelta(days=30)

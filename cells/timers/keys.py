@@ -15,7 +15,7 @@
     ch:{cell}:q:<class>:idle               zset tenant -> the start it left behind
     ch:{cell}:q:<class>:time               virtual time
     ch:{cell}:q:<class>:released           hash member -> released ms; its length is the depth
-    ch:{cell}:wake, ch:{cell}:ready        channels
+    ch:{cell}:wake, ch:{cell}:ready, ch:{cell}:tasks  channels
 
 The braces are literal: they keep a cell in one cluster slot. Minutes are `YYYYMMDDHHMM` (UTC),
 tenants the 16 bytes of their ids.
@@ -44,6 +44,7 @@ class Keys:
         self.held_at = self.prefix + "heldat"
         self.wake = self.prefix + "wake"
         self.ready = self.prefix + "ready"
+        self.tasks = self.prefix + "tasks"
 
     def bucket(self, priority: int, shard: int, minute: int) -> bytes:
         return f"{self.prefix}b:{priority}:{shard}:{minute_label(minute)}".encode()

@@ -9,8 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from cells.contract import SHARDS
 from cells.ports import Clock, Member, TenantConfig
+from cells.pulling import QueueId
 from cells.timers import members as packing
 from cells.timers.keys import Keys, minute_label
 from cells.timers.signals import Signals
@@ -27,6 +30,8 @@ _QUIET_SECONDS = 1.0
 #: The generation is asked for at most this often (seconds).
 _GENERATION_SECONDS = 0.5
 _LOADING_MS = 30_000
+_encode_queues = msgspec.json.Encoder().encode
+_decode_queues = msgspec.json.Decoder(list[QueueId]).decode
 _ALL_SHARDS = frozenset(range(SHARDS))
 _ALL_LOADED = b"\xff" * (SHARDS // 8)
 #: For a tenant whose quota no dispatcher has told Valkey yet.
@@ -118,6 +123,13 @@ class ValkeyQueue:
             except TimeoutError:
                 return
         self._ready.clear()
+
+    async def announce(self, queues: Sequence[QueueId]) -> None:
+        if queues:
+            await self._valkey.command("PUBLISH", self.keys.tasks, _encode_queues(list(queues)))
+
+    def on_tasks(self, tell: Callable[[Sequence[QueueId] | None], None]) -> None:
+        self._signals.on_tasks(lambda said: tell(None if said is None else _decode_queues(said)))
 
     # --- loading ---------------------------------------------------------------------
     async def restore(self, members: Sequence[Member]) -> int:

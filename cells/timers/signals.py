@@ -30,6 +30,7 @@ class Signals:
         self._task: asyncio.Task[None] | None = None
         self._on_wake: list[Callable[[int], None]] = []
         self._on_ready: list[Callable[[int], None]] = []
+        self._on_tasks: list[Callable[[bytes | None], None]] = []
         self.subscribed = False
 
     def on_wake(self, tell: Callable[[int], None]) -> Callable[[], None]:
@@ -41,6 +42,10 @@ class Signals:
     def on_ready(self, tell: Callable[[int], None]) -> None:
         """`tell(classes)` when classes (one bit each) got members."""
         self._on_ready.append(tell)
+
+    def on_tasks(self, tell: Callable[[bytes | None], None]) -> None:
+        """`tell(message)` when task queues got tasks; None: look at all of them."""
+        self._on_tasks.append(tell)
 
     def open(self) -> None:
         """Begin to listen."""
@@ -60,7 +65,7 @@ class Signals:
         while True:
             try:
                 async with self._client.pubsub() as channel:
-                    await channel.subscribe(self._keys.wake, self._keys.ready)
+                    await channel.subscribe(self._keys.wake, self._keys.ready, self._keys.tasks)
                     async for message in channel.listen():
                         failures = 0
                         self._hear(message)
@@ -73,6 +78,11 @@ class Signals:
 
     def _hear(self, message: dict[str, object]) -> None:
         channel, data = message["channel"], message["data"]
+        if channel == self._keys.tasks.encode():
+            said = data if message["type"] == "message" and isinstance(data, bytes) else None
+            for hear in self._on_tasks:
+                hear(said)
+            return
         ready = channel == self._keys.ready.encode()
         if message["type"] == "message":
             value = int(data)  # type: ignore[call-overload]

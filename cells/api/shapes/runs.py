@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from cells.api.shapes.base import Shape
 from cells.api.texts import PriorityName
@@ -63,6 +63,10 @@ class Run(Shape):
     started_at: datetime | None
     finished_at: datetime | None
     cancel_requested: bool
+    worker_id: str | None = Field(description="Who polled it last; of runs that workers poll.")
+    heartbeat_at: datetime | None
+    lease_expires_at: datetime | None = Field(description="RUNNING: until when its holder has it.")
+    progress: JsonValue = Field(None, description="As its worker last told it; only with payloads:read.")
     next_attempt_at: datetime | None
     attempts: list[Attempt]
     idempotency_key: str

@@ -31,14 +31,15 @@ FOR NO KEY UPDATE OF r SKIP LOCKED;
 -- name: claim_insert_runs
 -- The runs of claimed occurrences (tenant_id, job, instant, ordinal), held by this host.
 INSERT INTO runs (tenant_id, parent_id, scheduled_for, ordinal, state, shard, priority, version, epoch, attempt,
-                  host_id, lease_expires_at, due_at, released_at, claimed_at, target_id)
+                  host_id, lease_expires_at, due_at, released_at, claimed_at, target_id, at_most_once)
 SELECT tenant_id, parent_id, scheduled_for, ordinal, 'RUNNING', shard, priority, version, epoch, 1,
-       %(host)s, lease_until, due_at, released_at, %(now)s, target_id
+       %(host)s, lease_until, due_at, released_at, %(now)s, target_id, at_most_once
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
             %(shards)s::smallint[], %(priorities)s::smallint[], %(versions)s::int[], %(epochs)s::bigint[],
-            %(leases)s::timestamptz[], %(dues)s::timestamptz[], %(released)s::timestamptz[], %(targets)s::text[])
+            %(leases)s::timestamptz[], %(dues)s::timestamptz[], %(released)s::timestamptz[], %(targets)s::text[],
+            %(once)s::boolean[])
      AS c (tenant_id, parent_id, scheduled_for, ordinal, shard, priority, version, epoch, lease_until, due_at,
-           released_at, target_id);
+           released_at, target_id, at_most_once);
 
 -- name: claim_insert_skipped
 -- Occurrences that deliberately do not run (tenant_id, job, instant), with the reason.
@@ -64,10 +65,11 @@ WHERE j.tenant_id = c.tenant_id AND j.job_id = c.job_id;
 -- Waiting runs locked in this transaction (tenant_id, parent, instant, ordinal) become RUNNING.
 UPDATE runs r
 SET state = 'RUNNING', epoch = c.epoch, attempt = r.attempt + 1, timer_at = NULL, host_id = %(host)s,
-    lease_expires_at = c.lease_until, released_at = c.released_at, claimed_at = %(now)s, started_at = NULL
+    lease_expires_at = c.lease_until, released_at = c.released_at, claimed_at = %(now)s, started_at = NULL,
+    at_most_once = c.at_most_once
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
-            %(epochs)s::bigint[], %(leases)s::timestamptz[], %(released)s::timestamptz[])
-     AS c (tenant_id, parent_id, scheduled_for, ordinal, epoch, lease_until, released_at)
+            %(epochs)s::bigint[], %(leases)s::timestamptz[], %(released)s::timestamptz[], %(once)s::boolean[])
+     AS c (tenant_id, parent_id, scheduled_for, ordinal, epoch, lease_until, released_at, at_most_once)
 WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
   AND r.scheduled_for = c.scheduled_for AND r.ordinal = c.ordinal;
 

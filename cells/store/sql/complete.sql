@@ -87,10 +87,11 @@ LIMIT %(limit)s;
 -- name: reap_runs
 -- Takes suspects (tenant_id, parent, instant, ordinal, epoch, host's name) that still are RUNNING
 -- under that epoch: the attempt is LOST and costs nothing, the run is due now; poison after too many
--- deaths; cancelled where that was asked for.
+-- deaths; cancelled where that was asked for; unknown where it may run but once.
 WITH lost AS (
     SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, s.name,
            CASE WHEN r.cancel_requested THEN 'CANCELLED'
+                WHEN r.at_most_once THEN 'UNKNOWN'
                 WHEN r.deaths + 1 >= %(poison_deaths)s THEN 'FAILED'
                 ELSE 'RETRY_WAIT' END AS becomes
     FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
@@ -105,9 +106,10 @@ UPDATE runs r
 SET state = lost.becomes, deaths = r.deaths + 1, attempt = greatest(r.attempt - 1, 0), lease_expires_at = NULL,
     timer_at = CASE WHEN lost.becomes = 'RETRY_WAIT' THEN clock_timestamp() END,
     finished_at = CASE WHEN lost.becomes <> 'RETRY_WAIT' THEN clock_timestamp() END,
-    reason = CASE WHEN lost.becomes = 'FAILED' THEN 'poison' END,
+    reason = CASE lost.becomes WHEN 'FAILED' THEN 'poison' WHEN 'UNKNOWN' THEN 'lost with its holder' END,
     attempts = r.attempts || jsonb_build_object(
-        'number', r.attempt, 'epoch', r.epoch, 'outcome', 'LOST', 'host', lost.name, 'error', 'executor lost',
+        'number', r.attempt, 'epoch', r.epoch, 'outcome', 'LOST', 'host', lost.name,
+        'error', CASE WHEN r.task_queue IS NULL THEN 'executor lost' ELSE 'worker lost' END,
         'claimed_at', to_char(r.claimed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
         'finished_at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
 FROM lost

@@ -120,7 +120,7 @@ UPDATE runs SET
     cancel_requested = cancel_requested OR state = 'RUNNING',
     timer_at = NULL
 WHERE tenant_id = %(tenant)s AND parent_id = %(job)s
-  AND (state IN ('DUE', 'RETRY_WAIT') OR (state = 'RUNNING' AND NOT cancel_requested))
+  AND (state IN ('DUE', 'READY', 'RETRY_WAIT') OR (state = 'RUNNING' AND NOT cancel_requested))
 RETURNING scheduled_for, ordinal, epoch, state;
 
 -- name: job_trigger
@@ -163,7 +163,7 @@ WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND scheduled_for = %(at
 -- One run (tenant_id, parent, instant, ordinal).
 SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
        lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
-       http_status, reason, skipped, attempts::text
+       http_status, reason, skipped, attempts::text, worker, heartbeat_at, progress::text
 FROM runs
 WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND scheduled_for = %(at)s AND ordinal = %(ordinal)s;
 
@@ -172,10 +172,10 @@ WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND scheduled_for = %(at
 -- among the next `looks` of them only: a page costs no more than that, whatever is asked for.
 SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
        lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
-       http_status, reason, skipped, attempts::text
+       http_status, reason, skipped, attempts::text, worker, heartbeat_at, progress::text
 FROM (SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
              lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
-             http_status, reason, skipped, attempts
+             http_status, reason, skipped, attempts, worker, heartbeat_at, progress
       FROM runs
       WHERE tenant_id = %(tenant)s
         AND scheduled_for >= coalesce(%(from)s::timestamptz, '-infinity')
@@ -206,10 +206,10 @@ ORDER BY scheduled_for DESC, parent_id DESC, ordinal DESC OFFSET %(looks)s - 1 L
 -- The same as `run_list` for one job (tenant_id, job).
 SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
        lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
-       http_status, reason, skipped, attempts::text
+       http_status, reason, skipped, attempts::text, worker, heartbeat_at, progress::text
 FROM (SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
              lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
-             http_status, reason, skipped, attempts
+             http_status, reason, skipped, attempts, worker, heartbeat_at, progress
       FROM runs
       WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s
         AND scheduled_for >= coalesce(%(from)s::timestamptz, '-infinity')

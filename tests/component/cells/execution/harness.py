@@ -138,7 +138,7 @@ class Cell:
                 metrics=TimerMetrics(self.metrics),
             )
         if name == "reaper":
-            return Reaper(cast(Store, self.network), self.queue, self.host, self.metrics)
+            return Reaper(cast(Store, self.network), self.queue, self.host, self.clock, self.metrics)
         return Executor(
             cast(Store, self.network),
             self.queue,

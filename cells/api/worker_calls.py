@@ -1,0 +1,198 @@
+"""What workers say of the runs they hold: heartbeats, endings, releases; one by one and in bulk."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+from starlette.responses import Response
+
+from cells.api import documents, shapes
+from cells.api.endings import Ended, Said
+from cells.api.finding import RunId, run_key_of
+from cells.api.problems import Problem, body_fault, conflict, invalid, not_found, pointer_to
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.worker_models import (
+    PROGRESS_LIMIT,
+    CompleteIn,
+    CompletesIn,
+    HeartbeatIn,
+    HeartbeatsIn,
+    ReleaseIn,
+)
+from cells.contract import ErrorCode, Scope
+from cells.domain import ids
+from cells.domain.ids import RunKey
+from cells.domain.run import BODY_LIMIT
+from cells.execution.pulled import Ending, Outcome
+from cells.pulling import Beat, Extended, Held
+
+routes = Routes("Workers")
+_encode = msgspec.json.Encoder().encode
+
+
+# --- heartbeats --------------------------------------------------------------------------
+@routes.add(
+    "POST",
+    "/v1/runs/{run_id:run}:heartbeat",
+    Rule(scope=Scope.WORKERS, writes=True),
+    answers={200: ("The lease as it is now.", shapes.HeartbeatTaken)},
+    problems=(404, 409),
+)
+async def heartbeat_run(call: Call, run_id: RunId, body: HeartbeatIn) -> Response:
+    """Extend the lease of a claim by its length, tell how far the work is, and hear whether the run was
+    cancelled. 409 EPOCH_SUPERSEDED: the run is no longer this claim's; stop, nothing it does counts."""
+    beat = _beat(call.tenant_id, run_key_of(run_id), body, "/progress")
+    (extended,) = await call.services.heartbeats.put([beat])
+    if extended is None:
+        raise superseded(run_id)
+    return answer(_extended(extended))
+
+
+@routes.add(
+    "POST",
+    "/v1/runs:heartbeat",
+    Rule(scope=Scope.WORKERS, writes=True),
+    answers={200: ("One result per heartbeat, in order.", shapes.HeartbeatResults)},
+)
+async def heartbeat_runs(call: Call, body: HeartbeatsIn) -> Response:
+    """Many heartbeats in one request."""
+    keys = _keys([item.run_id for item in body.items])
+    beats = [
+        _beat(call.tenant_id, key, item, pointer_to("items", n, "progress"))
+        for n, (key, item) in enumerate(zip(keys, body.items, strict=True))
+        if key is not None
+    ]
+    taken = iter(await call.services.heartbeats.put(beats) if beats else ())
+    results: list[documents.Document] = []
+    for key, item in zip(keys, body.items, strict=True):
+        if key is None:
+            results.append(_refused(item.run_id, not_found("run")))
+            continue
+        extended = next(taken)
+        if extended is None:
+            results.append(_refused(item.run_id, superseded(item.run_id)))
+        else:
+            results.append({"run_id": item.run_id, "status": 200, **_extended(extended)})
+    return answer({"results": results})
+
+
+def _beat(tenant_id: uuid.UUID, key: RunKey, body: HeartbeatIn, pointer: str) -> Beat:
+    progress = None if body.progress is None else _encode(body.progress)
+    if progress is not None and len(progress) > PROGRESS_LIMIT:
+        raise invalid([body_fault(pointer, f"has {len(progress)} bytes; {PROGRESS_LIMIT} at most")])
+    if progress is not None and b"\\u0000" in progress:
+        raise invalid([body_fault(pointer, "must hold no NUL")])
+    return Beat(held=Held(tenant_id=tenant_id, key=key, epoch=body.epoch), progress=progress)
+
+
+def _extended(extended: Extended) -> documents.Document:
+    return {
+        "lease_expires_at": documents.instant(extended.lease_expires_at),
+        "heartbeat_every_seconds": extended.lease_ms / 3000,
+        "cancel_requested": extended.cancel_requested,
+    }
+
+
+# --- endings -----------------------------------------------------------------------------
+@routes.add(
+    "POST",
+    "/v1/runs/{run_id:run}:complete",
+    Rule(scope=Scope.WORKERS, writes=True),
+    answers={200: ("What became of the run.", shapes.CompleteTaken)},
+    problems=(404, 409),
+)
+async def complete_run(call: Call, run_id: RunId, body: CompleteIn) -> Response:
+    """Say how the work ended. FAILED is tried again as the job's retry policy says, unless another attempt
+    would not help. CANCELLED is for runs that somebody cancelled. The same outcome of the same
+    epoch again is answered as before; 409 EPOCH_SUPERSEDED: the run is no longer this claim's."""
+    (ended,) = await call.services.endings.put([_said(call.tenant_id, run_key_of(run_id), body)])
+    if isinstance(ended, Problem):
+        raise ended
+    return answer(_ended(run_id, body.epoch, ended))
+
+
+@routes.add(
+    "POST",
+    "/v1/runs:complete",
+    Rule(scope=Scope.WORKERS, writes=True),
+    answers={200: ("One result per run, in order.", shapes.CompleteResults)},
+)
+async def complete_runs(call: Call, body: CompletesIn) -> Response:
+    """Many endings in one request, each judged by itself."""
+    keys = _keys([item.run_id for item in body.items])
+    said = [
+        _said(call.tenant_id, key, item)
+        for key, item in zip(keys, body.items, strict=True)
+        if key is not None
+    ]
+    taken = iter(await call.services.endings.put(said) if said else ())
+    results: list[documents.Document] = []
+    for key, item in zip(keys, body.items, strict=True):
+        ended = not_found("run") if key is None else next(taken)
+        if isinstance(ended, Problem):
+            results.append(_refused(item.run_id, ended))
+        else:
+            results.append({"status": 200, **_ended(item.run_id, item.epoch, ended)})
+    return answer({"results": results})
+
+
+def _said(tenant_id: uuid.UUID, key: RunKey, body: CompleteIn) -> Said:
+    result = None
+    if body.outcome is Outcome.SUCCEEDED and body.result is not None:
+        result = _encode(body.result)[:BODY_LIMIT].decode("utf-8", "ignore")
+    ending = Ending(
+        epoch=body.epoch,
+        outcome=body.outcome,
+        result=result,
+        error=body.error,
+        retryable=body.retryable,
+    )
+    return Said(held=Held(tenant_id=tenant_id, key=key, epoch=body.epoch), ending=ending)
+
+
+def _ended(run_id: str, epoch: int, ended: Ended) -> documents.Document:
+    return {
+        "run_id": run_id,
+        "epoch": epoch,
+        "state": ended.state,
+        "attempt": ended.attempt,
+        "next_attempt_at": documents.instant(ended.next_attempt_at),
+    }
+
+
+# --- releases ----------------------------------------------------------------------------
+@routes.add(
+    "POST",
+    "/v1/runs/{run_id:run}:release",
+    Rule(scope=Scope.WORKERS, writes=True),
+    answers={200: ("It went back.", shapes.ReleaseTaken)},
+    problems=(404, 409),
+)
+async def release_run(call: Call, run_id: RunId, body: ReleaseIn) -> Response:
+    """Give a claim back undone: others may have the task at once, and the attempt is not counted."""
+    services = call.services
+    held = Held(tenant_id=call.tenant_id, key=run_key_of(run_id), epoch=body.epoch)
+    (queue,) = await services.store.give_back([held], host_id=services.host.host_id)
+    if queue is None:
+        raise superseded(run_id)
+    await services.desk.announce([queue])
+    return answer({"run_id": run_id})
+
+
+def superseded(run_id: str) -> Problem:
+    """409: the run is not this claim's (any more)."""
+    return conflict(
+        f"The run {run_id} is not held under this epoch (any more); nothing was changed.",
+        ErrorCode.EPOCH_SUPERSEDED,
+        reason=ErrorCode.EPOCH_SUPERSEDED.value,
+    )
+
+
+def _keys(run_ids: Sequence[str]) -> list[RunKey | None]:
+    return [ids.parse_run_id(text) for text in run_ids]
+
+
+def _refused(run_id: str, problem: Problem) -> documents.Document:
+    return {"run_id": run_id, "status": problem.status, "problem": problem.document()}

@@ -1,0 +1,131 @@
+"""From what a worker says to what is stored: the completion of a pulled attempt. Pure."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cells.domain.job import Delivery
+from cells.domain.outcome import fingerprint
+from cells.domain.retry import next_attempt
+from cells.domain.run import TERMINAL, Attempt, AttemptOutcome, RunState
+from cells.execution.recording import Instants, instant
+from cells.ports import Completion
+from cells.pulling import PulledRun
+
+#: The error of an attempt that its worker ended because its run was cancelled.
+CANCELLED = "cancelled"
+
+
+class Outcome(enum.StrEnum):
+    """How a worker says it went."""
+
+    SUCCEEDED = "SUCCEEDED"  # the work is done
+    FAILED = "FAILED"  # it is not; tried again if that may help
+    CANCELLED = "CANCELLED"  # it was stopped, as somebody asked for
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """A worker's word. `result` and `error` are cut already."""
+
+    epoch: int
+    outcome: Outcome
+    result: str | None = None
+    error: str | None = None
+    retryable: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """What became of the run by an ending."""
+
+    state: RunState
+    attempt: int
+    next_attempt_at: datetime | None
+
+
+_claimed, _finished = Instants(), Instants()
+
+
+def ending_completion(run: PulledRun, ending: Ending, *, finished_ms: int, rand: float) -> Completion:
+    """How a claimed attempt ends by its worker's word. `rand` in [0, 1) is the retry's jitter."""
+    claim = run.claim
+    definition = claim.definition
+    wait_ms: int | None = None
+    reason: str | None = None
+    error = ending.error
+    if ending.outcome is Outcome.SUCCEEDED:
+        state, outcome, error = RunState.SUCCEEDED, AttemptOutcome.SUCCEEDED, None
+    elif ending.outcome is Outcome.CANCELLED:
+        state, outcome, error = RunState.CANCELLED, AttemptOutcome.TERMINAL, CANCELLED
+        reason = "cancelled"
+    else:
+        error = error or "the worker failed it"
+        state, outcome = RunState.FAILED, AttemptOutcome.TERMINAL
+        reason = error
+        if ending.retryable:
+            outcome = AttemptOutcome.RETRYABLE
+            reason = f"attempts exhausted, the last one: {error}"
+            if definition.delivery is Delivery.AT_MOST_ONCE:
+                reason = f"not tried again (AT_MOST_ONCE): {error}"
+            else:
+                wait_ms = next_attempt(definition.retry_policy, claim.attempt, rand=rand)
+                if wait_ms is not None:
+                    state, reason = RunState.RETRY_WAIT, None
+    target = definition.target.label
+    return Completion(
+        tenant_id=claim.tenant_id,
+        key=claim.key,
+        epoch=ending.epoch,
+        state=state,
+        attempt=Attempt(
+            number=claim.attempt,
+            epoch=ending.epoch,
+            outcome=outcome,
+            claimed_at=_claimed.text(claim.claimed_ms),
+            started_at=_claimed.text(claim.claimed_ms),
+            finished_at=_finished.text(finished_ms),
+            host=run.worker or "",
+            error=error,
+            body=ending.result,
+            retry_in_ms=wait_ms,
+        ),
+        timer_at=None if wait_ms is None else instant(finished_ms + wait_ms),
+        reason=reason,
+        fingerprint=fingerprint(target, None, error) if state is RunState.FAILED else None,
+        target_id=target,
+        started_ms=claim.claimed_ms,
+        finished_ms=finished_ms,
+        first_attempt_lag_ms=claim.claimed_ms - claim.due_ms if claim.attempt == 1 else None,
+        region_policy=definition.region_policy,
+        priority=claim.priority,
+        shard=claim.shard,
+        series=claim.series,
+    )
+
+
+def said_before(run: PulledRun, ending: Ending) -> Ended | None:
+    """What an earlier ending of the same epoch did, if it was the same; else None."""
+    for attempt in reversed(run.attempts):
+        if attempt.epoch == ending.epoch and attempt.outcome is not AttemptOutcome.LOST:
+            if _outcome_of(attempt) is not ending.outcome:
+                return None
+            last = run.claim.epoch == ending.epoch and run.state in TERMINAL
+            next_at = None
+            if attempt.retry_in_ms is not None and not last:
+                ended = datetime.fromisoformat(attempt.finished_at).astimezone(UTC)
+                next_at = ended + timedelta(milliseconds=attempt.retry_in_ms)
+            return Ended(
+                state=run.state if last else RunState.RETRY_WAIT,
+                attempt=attempt.number,
+                next_attempt_at=next_at,
+            )
+    return None
+
+
+def _outcome_of(attempt: Attempt) -> Outcome:
+    if attempt.outcome is AttemptOutcome.SUCCEEDED:
+        return Outcome.SUCCEEDED
+    return Outcome.CANCELLED if attempt.error == CANCELLED else Outcome.FAILED

@@ -1,0 +1,312 @@
+"""The tasks of pull workers: handed out, kept alive, given back, taken from the silent."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+
+from cells.domain.epochs import next_epoch
+from cells.domain.ids import RunKey
+from cells.domain.run import Attempt, RunState
+from cells.domain.sharing import shares
+from cells.ports import Claim, Member
+from cells.pulling import (
+    Beat,
+    Extended,
+    Held,
+    LeaseLook,
+    Poller,
+    PulledRun,
+    PulledTask,
+    QueueId,
+    WorkerSeen,
+)
+from cells.store.arrays import (
+    datetime_to_ms,
+    from_datetime,
+    instants,
+    int4s,
+    int8s,
+    labels,
+    texts,
+    uuids,
+)
+from cells.store.complete import Completions
+from cells.store.database import Row, fetch_all, fetch_row, run
+from cells.store.definitions import decode_definition
+from cells.store.journal import RELEASED, Entry, seconds
+
+_attempts = msgspec.json.Decoder(list[Attempt]).decode
+#: What one goodbye gives back at once; the rest is found by the reaper.
+_GOODBYE_LIMIT = 1000
+
+
+class Pulls(Completions):
+    """`poll`, `give_back`, `heartbeat`, `pulled_runs`, and the reaper's part."""
+
+    async def poll(self, pollers: Sequence[Poller], *, host_id: int) -> Sequence[Sequence[PulledTask]]:
+        """See `pulling.PullStore.poll`."""
+        got: list[list[PulledTask]] = [[] for _ in pollers]
+        of_queue: defaultdict[QueueId, list[int]] = defaultdict(list)
+        for n, poller in enumerate(pollers):
+            of_queue[poller.tenant_id, poller.task_queue].append(n)
+        queues = list(of_queue)
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(
+                connection,
+                "pull_lock",
+                {
+                    "tenants": uuids([tenant for tenant, _ in queues]),
+                    "queues": texts([name for _, name in queues]),
+                    "counts": int4s([sum(pollers[n].count for n in of_queue[queue]) for queue in queues]),
+                },
+            )
+            if not rows:
+                return got
+            found: defaultdict[int, list[Row]] = defaultdict(list)
+            for row in rows:
+                found[row[0] - 1].append(row)
+            tasks: list[PulledTask] = []
+            workers: list[str] = []
+            for place, ready in found.items():
+                ready.sort(key=lambda row: (row[8], row[10]))
+                waiting = of_queue[queues[place]]
+                each = shares([pollers[n].count for n in waiting], len(ready))
+                # One after the other, so that each gets its part of what is due first.
+                turns = sorted(
+                    (turn, n) for n, count in zip(waiting, each, strict=True) for turn in range(count)
+                )
+                for (_, n), row in zip(turns, ready, strict=True):
+                    task = _task(queues[place][0], row)
+                    got[n].append(task)
+                    tasks.append(task)
+                    workers.append(pollers[n].worker_id)
+            async with connection.pipeline():
+                await run(connection, "pull_take", {**_taken(tasks, workers), "now": rows[0][-1]})
+                entry = Entry()
+                for task in tasks:
+                    c = task.claim
+                    at = seconds(c.key.scheduled_for)
+                    entry.claimed.append((c.tenant_id.hex, c.key.parent_id.hex, at, c.key.ordinal, c.epoch))
+                await self._journal.append(connection, host_id, entry)
+                await connection.commit()
+        return got
+
+    async def give_back(self, held: Sequence[Held], *, host_id: int) -> Sequence[QueueId | None]:
+        """See `pulling.PullStore.give_back`."""
+        queues: list[QueueId | None] = [None] * len(held)
+        if not held:
+            return queues
+        order = sorted(range(len(held)), key=lambda n: _place(held[n]))
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(connection, "pull_give_back", _claims([held[n] for n in order]))
+            if not rows:
+                return queues
+            entry = Entry()
+            for i, state, queue, policy in rows:
+                one = held[order[i - 1]]
+                queues[order[i - 1]] = (one.tenant_id, queue)
+                entry.ended(
+                    one.tenant_id.hex,
+                    one.key.parent_id.hex,
+                    seconds(one.key.scheduled_for),
+                    one.key.ordinal,
+                    one.epoch,
+                    RELEASED if state == RunState.READY else state,
+                    attempts=0,
+                    region_policy=policy or "HOME_ASYNC",
+                )
+            await self._journal.append(connection, host_id, entry)
+        return queues
+
+    async def give_back_of(self, worker: WorkerSeen, *, host_id: int) -> int:
+        """See `pulling.PullStore.give_back_of`."""
+        parameters = {
+            "tenant": worker.tenant_id,
+            "queue": worker.task_queue,
+            "worker": worker.worker_id,
+            "limit": _GOODBYE_LIMIT,
+        }
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(connection, "pull_held_by", parameters)
+        held = [
+            Held(
+                tenant_id=worker.tenant_id,
+                key=RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal),
+                epoch=epoch,
+            )
+            for parent, at, ordinal, epoch in rows
+        ]
+        return sum(queue is not None for queue in await self.give_back(held, host_id=host_id))
+
+    async def heartbeat(self, beats: Sequence[Beat], *, host_id: int) -> Sequence[Extended | None]:
+        """See `pulling.PullStore.heartbeat`."""
+        extended: list[Extended | None] = [None] * len(beats)
+        if not beats:
+            return extended
+        # One order for all who lock several; of several beats of one claim the last one counts.
+        order = sorted(range(len(beats)), key=lambda n: _place(beats[n].held))
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(
+                connection,
+                "pull_heartbeat",
+                {
+                    **_claims([beats[n].held for n in order]),
+                    "progress": texts([_text(beats[n].progress) for n in order]),
+                },
+            )
+            if not rows:
+                return extended
+            for i, until, lease_ms, cancel in rows:
+                extended[order[i - 1]] = Extended(
+                    lease_expires_at=until, lease_ms=lease_ms, cancel_requested=cancel
+                )
+            await self._journal.append(connection, host_id, Entry())
+        return extended
+
+    async def pulled_runs(self, wanted: Sequence[Held]) -> Sequence[PulledRun | None]:
+        """See `pulling.PullStore.pulled_runs`."""
+        found: list[PulledRun | None] = [None] * len(wanted)
+        if not wanted:
+            return found
+        async with self._database.transaction() as connection:
+            for row in await fetch_all(connection, "pull_runs", _keys(wanted)):
+                found[row[0] - 1] = _run(wanted[row[0] - 1], row)
+        return found
+
+    async def look_at_leases(self) -> LeaseLook:
+        """See `pulling.PullStore.look_at_leases`."""
+        async with self._database.transaction() as connection:
+            live, expired, interval, age = await fetch_row(connection, "pull_look")
+        return LeaseLook(live=live, expired=expired, interval_s=float(interval), contact_age_s=age)
+
+    async def reap_pulled(self, *, host_id: int, limit: int) -> Sequence[Member]:
+        """See `pulling.PullStore.reap_pulled`."""
+        async with self._database.transaction() as connection:
+            suspects = await fetch_all(connection, "pull_suspects", {"limit": limit})
+            return await self._take_back(connection, suspects, host_id)
+
+
+def _task(tenant_id: uuid.UUID, row: Row) -> PulledTask:
+    (
+        _,
+        parent,
+        at,
+        ordinal,
+        version,
+        epoch,
+        series,
+        attempt,
+        priority,
+        shard,
+        due_at,
+        released_at,
+        trace,
+        ownership,
+        stored,
+        payload,
+        now,
+    ) = row
+    definition = decode_definition(stored)
+    lease_ms = definition.target.lease_seconds * 1000
+    claim = Claim(
+        tenant_id=tenant_id,
+        key=RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal),
+        epoch=next_epoch(epoch, ownership),
+        series=series,
+        attempt=attempt + 1,
+        priority=priority,
+        shard=shard,
+        version=version,
+        definition=definition,
+        payload=payload,
+        due_ms=datetime_to_ms(due_at),
+        released_ms=0 if released_at is None else datetime_to_ms(released_at),
+        claimed_ms=datetime_to_ms(now),
+        lease_ms=lease_ms,
+        traceparent=trace,
+    )
+    return PulledTask(claim=claim, lease_expires_at=now + timedelta(milliseconds=lease_ms))
+
+
+def _run(wanted: Held, row: Row) -> PulledRun:
+    (
+        _,
+        state,
+        version,
+        epoch,
+        series,
+        attempt,
+        priority,
+        shard,
+        due_at,
+        claimed_at,
+        lease_ms,
+        cancel,
+        worker,
+        stored,
+        attempts,
+    ) = row
+    claim = Claim(
+        tenant_id=wanted.tenant_id,
+        key=wanted.key,
+        epoch=epoch,
+        series=series,
+        attempt=attempt,
+        priority=priority,
+        shard=shard,
+        version=version,
+        definition=decode_definition(stored),
+        payload=None,
+        due_ms=datetime_to_ms(due_at),
+        released_ms=0,
+        claimed_ms=0 if claimed_at is None else datetime_to_ms(claimed_at),
+        lease_ms=lease_ms or 0,
+    )
+    return PulledRun(
+        claim=claim,
+        state=RunState(state),
+        cancel_requested=cancel,
+        worker=worker,
+        attempts=_attempts(attempts),
+    )
+
+
+def _place(held: Held) -> tuple[int, int, float, int, int]:
+    key = held.key
+    return held.tenant_id.int, key.parent_id.int, key.scheduled_for.timestamp(), key.ordinal, held.epoch
+
+
+def _text(progress: bytes | None) -> str | None:
+    return None if progress is None else progress.decode()
+
+
+def _keys(held: Sequence[Held]) -> dict[str, object]:
+    return {
+        "tenants": uuids([one.tenant_id for one in held]),
+        "parents": uuids([one.key.parent_id for one in held]),
+        "instants": instants([from_datetime(one.key.scheduled_for) for one in held]),
+        "ordinals": int4s([one.key.ordinal for one in held]),
+    }
+
+
+def _claims(held: Sequence[Held]) -> dict[str, object]:
+    return {**_keys(held), "epochs": int8s([one.epoch for one in held])}
+
+
+def _taken(tasks: Sequence[PulledTask], workers: Sequence[str]) -> dict[str, object]:
+    claims = [task.claim for task in tasks]
+    return {
+        "tenants": uuids([c.tenant_id for c in claims]),
+        "parents": uuids([c.key.parent_id for c in claims]),
+        "instants": instants([from_datetime(c.key.scheduled_for) for c in claims]),
+        "ordinals": int4s([c.key.ordinal for c in claims]),
+        "epochs": int8s([c.epoch for c in claims]),
+        "leases": instants([from_datetime(task.lease_expires_at) for task in tasks]),
+        "lease_ms": int4s([c.lease_ms for c in claims]),
+        "workers": labels(workers),
+    }
