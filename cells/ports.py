@@ -341,11 +341,9 @@ class Queue(Protocol):
         """Put members into their buckets if due inside the loaded horizon (NX: a second add
         never moves one). A member that is overdue goes to the current minute's bucket with its
         own due time as score. Wakes the dispatcher if it became the head."""
-        ...
 
     async def remove(self, members: Sequence[Member]) -> None:
         """Courtesy removal after a cancel or edit."""
-        ...
 
     async def pop(
         self, *, priority: int, limit: int, but_not: Collection[uuid.UUID] = ()
@@ -353,28 +351,22 @@ class Queue(Protocol):
         """Up to `limit` released members, fair between tenants. Tenants in `but_not` (few: those
         whose claims already wait in the popper for slow targets) keep their place and are passed
         over."""
-        ...
 
     async def refund(self, members: Sequence[Member]) -> None:
         """These were stale: their tenants are not charged for them."""
-        ...
 
     async def depths(self) -> tuple[list[int], int]:
         """Members waiting in the queue of each class, and how many tenants and classes are past
         their quota. Cheap."""
-        ...
 
     async def announce(self, queues: Sequence[QueueId]) -> None:
         """Task queues that got tasks: whoever polls them is woken, in every process."""
-        ...
 
     def on_tasks(self, tell: Callable[[Sequence[QueueId] | None], None]) -> None:
         """`tell(queues)` when tasks were announced; None after an interruption: look everywhere."""
-        ...
 
     async def wait_ready(self, *, timeout: float) -> None:
         """Return when something was released since the last call, or after `timeout` seconds."""
-        ...
 
 
 class TargetTrial(Protocol):
@@ -392,7 +384,6 @@ class TargetTrial(Protocol):
         timeout_seconds: int,
     ) -> TrialOutcome:
         """One call, in bounded time; nothing of the network is raised."""
-        ...
 
 
 class Clock(Protocol):

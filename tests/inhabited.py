@@ -85,8 +85,28 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         selection_id=selection["selection_id"],
         selection_hash=selection["hash"],
         operation_id=operation,
+        **_under_way(api, f"queue-{mark}"),
     )
     return tenant
+
+
+def _under_way(api: Api, queue: str) -> dict[str, str]:
+    """A task queue, and a task of it that a worker holds."""
+    api.create_job(
+        {
+            "schedule": {"type": "NOW"},
+            "target": {"type": "TASK_QUEUE", "task_queue": queue, "lease_seconds": 86_400},
+        }
+    )
+    worker = f"worker of {queue}"
+    body = {"worker_id": worker, "wait_seconds": 20}
+    (task,) = api.call("POST", f"/v1/task-queues/{queue}/tasks:poll", body)["tasks"]
+    return {
+        "queue": queue,
+        "worker_id": worker,
+        "task_run_id": task["run_id"],
+        "epoch": str(task["epoch"]),
+    }
 
 
 def _paused_in_bulk(api: Api, target: str) -> str:

@@ -55,8 +55,7 @@ class Desk:
         self._seen: dict[tuple[QueueId, str], bool] = {}
         self._writer: asyncio.Task[None] | None = None
         self._closed = False
-        if queue is not None:
-            queue.on_tasks(self._heard)
+        self._listening = False
 
     def __len__(self) -> int:
         """How many polls wait."""
@@ -72,6 +71,9 @@ class Desk:
         )
         if self._closed:
             return ()
+        if not self._listening:
+            self._listening = True
+            self._queue.on_tasks(self._heard)
         waiting = _Waiting(poller, asyncio.get_running_loop().create_future(), once=wait_seconds <= 0)
         queue = (poller.tenant_id, poller.task_queue)
         self._waiting.setdefault(queue, []).append(waiting)

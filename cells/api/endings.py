@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from cells.api.feed import QueueFeed
 from cells.api.problems import Problem, conflict, not_found
+from cells.api.pulled import Ended, Ending, Outcome, ending_completion, said_before
 from cells.contract import ErrorCode
 from cells.domain import ids
 from cells.domain.run import RunState
-from cells.execution.pulled import Ended, Ending, Outcome, ending_completion, said_before
 from cells.ports import Clock, Completion, Store
 from cells.pulling import Held, PulledRun
 

@@ -12,6 +12,7 @@ from cells.api import documents, shapes
 from cells.api.endings import Ended, Said
 from cells.api.finding import RunId, run_key_of
 from cells.api.problems import Problem, body_fault, conflict, invalid, not_found, pointer_to
+from cells.api.pulled import Ending, Outcome
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.worker_models import (
     PROGRESS_LIMIT,
@@ -25,7 +26,6 @@ from cells.contract import ErrorCode, Scope
 from cells.domain import ids
 from cells.domain.ids import RunKey
 from cells.domain.run import BODY_LIMIT
-from cells.execution.pulled import Ending, Outcome
 from cells.pulling import Beat, Extended, Held
 
 routes = Routes("Workers")

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints
 
+from cells.api.pulled import Outcome
 from cells.api.texts import Body, plain, prose
-from cells.execution.pulled import Outcome
 
 #: What a poll may bring, and how long it may wait (seconds).
 MAX_TASKS, MAX_WAIT_SECONDS = 1000, 30

@@ -12,9 +12,9 @@ def shares(wanted: Sequence[int], available: int) -> list[int]:
     left = min(available, sum(wanted))
     hungry = [i for i, want in enumerate(wanted) if want > 0]
     while left:
-        each, rest = divmod(left, len(hungry))
-        for place, i in enumerate(hungry):
-            part = min(each + (place < rest), wanted[i] - given[i])
+        each = left // len(hungry) or 1
+        for i in hungry[:left]:
+            part = min(each, wanted[i] - given[i])
             given[i] += part
             left -= part
         hungry = [i for i in hungry if given[i] < wanted[i]]

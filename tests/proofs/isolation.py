@@ -21,7 +21,7 @@ from tests.stack import Stack
 CLOSED = (401, 403, 404)
 OPERATORS = "/v1/admin/"
 #: Path parameters that are names within a tenant: the same name of two tenants is two things.
-NAMES = frozenset({"key"})
+NAMES = frozenset({"key", "queue"})
 #: Queries by which a list is asked for somebody else's things, by parameter.
 ASKED_FOR = {
     "target": "target_id",
@@ -212,6 +212,7 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "target": {"target_id": things["target_id"]},
     }
     key = {"name": "intruder", "scopes": ["jobs:read"]}
+    held = {"epoch": int(things["epoch"])}
     return {
         "create_job": job,
         "create_jobs": {"jobs": [job]},
@@ -224,6 +225,13 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "create_target": {"target_id": things["target_id"], "base_url": "https://intruder.example"},
         "edit_target": {"description": "changed"},
         "rotate_secret": {},
+        "poll_tasks": {"worker_id": "intruder", "wait_seconds": 0, "max_tasks": 100},
+        "leave_queue": {"worker_id": things["worker_id"]},
+        "heartbeat_run": held | {"progress": "intruder"},
+        "complete_run": held | {"outcome": "SUCCEEDED"},
+        "release_run": held,
+        "heartbeat_runs": {"items": [{"run_id": things["task_run_id"], **held}]},
+        "complete_runs": {"items": [{"run_id": things["task_run_id"], **held, "outcome": "SUCCEEDED"}]},
         "create_api_key": key,
         "rotate_api_key": {"grace_seconds": 0},
         "revoke_api_key": {"reason": "intruder"},

@@ -92,7 +92,7 @@ def test_what_is_really_dead_is_taken_after_ten_minutes() -> None:
             st.integers(0, 300),
             st.none() | st.floats(0, 1000),
         ),
-        max_size=60,
+        max_size=30,
     )
 )
 def test_any_course(events: list[tuple[float, int, int, float | None]]) -> None:

@@ -40,6 +40,7 @@ RUN_MOVES = {
     "lose": {"RUNNING"},
     "poison": {"RUNNING"},
     "release": {"RUNNING"},
+    "give_back": {"RUNNING"},
     "doubt": {"RUNNING"},
     "cancel": {"DUE", "READY", "RETRY_WAIT"},
     "stop": {"RUNNING"},

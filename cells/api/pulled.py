@@ -10,7 +10,6 @@ from cells.domain.job import Delivery
 from cells.domain.outcome import fingerprint
 from cells.domain.retry import next_attempt
 from cells.domain.run import TERMINAL, Attempt, AttemptOutcome, RunState
-from cells.execution.recording import Instants, instant
 from cells.ports import Completion
 from cells.pulling import PulledRun
 
@@ -46,7 +45,15 @@ class Ended:
     next_attempt_at: datetime | None
 
 
-_claimed, _finished = Instants(), Instants()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _instant(ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def _text(ms: int) -> str:
+    return f"{_instant(ms):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
 def ending_completion(run: PulledRun, ending: Ending, *, finished_ms: int, rand: float) -> Completion:
@@ -84,15 +91,15 @@ def ending_completion(run: PulledRun, ending: Ending, *, finished_ms: int, rand:
             number=claim.attempt,
             epoch=ending.epoch,
             outcome=outcome,
-            claimed_at=_claimed.text(claim.claimed_ms),
-            started_at=_claimed.text(claim.claimed_ms),
-            finished_at=_finished.text(finished_ms),
+            claimed_at=_text(claim.claimed_ms),
+            started_at=_text(claim.claimed_ms),
+            finished_at=_text(finished_ms),
             host=run.worker or "",
             error=error,
             body=ending.result,
             retry_in_ms=wait_ms,
         ),
-        timer_at=None if wait_ms is None else instant(finished_ms + wait_ms),
+        timer_at=None if wait_ms is None else _instant(finished_ms + wait_ms),
         reason=reason,
         fingerprint=fingerprint(target, None, error) if state is RunState.FAILED else None,
         target_id=target,
