@@ -181,7 +181,7 @@ class Pulls(Completions):
     async def look_at_leases(self) -> LeaseLook:
         """See `pulling.PullStore.look_at_leases`."""
         async with self._database.transaction() as connection:
-            live, expired, interval, age = await fetch_row(connection, "pull_look")
+            live, expired, interval, age = await fetch_row(connection, "status_leases")
         return LeaseLook(live=live, expired=expired, interval_s=float(interval), contact_age_s=age)
 
     async def reap_pulled(self, *, host_id: int, limit: int) -> Sequence[Member]:

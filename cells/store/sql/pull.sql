@@ -183,7 +183,7 @@ WHERE t.tenant_id = q.tenant_id AND t.state = 'ACTIVE' AND q.starved_at IS NULL 
               AND r.state = 'READY')
 RETURNING q.tenant_id, q.task_queue, q.last_polled_at;
 
--- name: pull_look
+-- name: status_leases
 -- The leases of workers, of any tenant: live, ended 5 s ago, the longest heartbeat interval of those, and
 -- how long ago anybody was heard of.
 SELECT count(*) FILTER (WHERE NOT over)::int, count(*) FILTER (WHERE over)::int,

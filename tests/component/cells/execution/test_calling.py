@@ -132,7 +132,7 @@ async def test_connection_refused(call: Call) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         answer = await call(f"http://127.0.0.1:{unused.getsockname()[1]}")
-    assert answer == Answer(error="connection failed: refused")
+    assert answer == Answer(error="connection failed: refused", reached=False)
 
 
 async def raw_server(handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]):  # type: ignore[no-untyped-def]
@@ -319,7 +319,7 @@ async def test_a_name_that_resolves_to_a_forbidden_address(
     port = URL(target.url).port
     answer = await caller.call("POST", URL(f"http://rebind.example:{port}"), CIMultiDict(), b"{}", 5.0)
     await caller.close()
-    assert answer == Answer(error=f"address not allowed: {why}")
+    assert answer == Answer(error=f"address not allowed: {why}", reached=False)
     assert target.received == []
 
 
@@ -338,7 +338,7 @@ async def test_literal_addresses_are_checked_too(target: HttpTarget) -> None:
     await caller.start()
     answer = await caller.call("POST", URL(target.url), CIMultiDict(), b"{}", 5.0)
     await caller.close()
-    assert answer == Answer(error="address not allowed: a loopback address")
+    assert answer == Answer(error="address not allowed: a loopback address", reached=False)
     assert target.received == []
 
 
@@ -353,4 +353,4 @@ async def test_a_name_that_does_not_exist() -> None:
     await caller.start()
     answer = await caller.call("POST", URL("http://nowhere.example"), CIMultiDict(), b"{}", 5.0)
     await caller.close()
-    assert answer == Answer(error="name does not resolve")
+    assert answer == Answer(error="name does not resolve", reached=False)
