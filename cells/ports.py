@@ -129,7 +129,6 @@ class Store(BulkStore, EventStore, HistoryStore, InsightStore, PullStore, Protoc
     async def share_shards(self, *, host_id: int) -> frozenset[int]:
         """Take free or orphaned shards and give back those above this host's fair share among
         live dispatchers; the shards held afterwards. An idle call writes nothing."""
-        ...
 
     # jobs
     async def create_jobs(
@@ -139,14 +138,12 @@ class Store(BulkStore, EventStore, HistoryStore, InsightStore, PullStore, Protoc
         (`NotOwner`, `AllowanceExceeded`, `QuotaExceeded`, `Conflict` for a job key in use,
         `Terminal`) that concerns it alone. `fences[i]` is the
         ownership under which `jobs[i]` is written."""
-        ...
 
     async def get_job(self, tenant_id: uuid.UUID, job_id: uuid.UUID) -> JobRow | None: ...
     async def list_jobs(
         self, tenant_id: uuid.UUID, where: JobFilter, *, after: tuple[datetime, uuid.UUID] | None, limit: int
     ) -> Sequence[JobRow]:
         """Newest first; `after` is (created_at, job_id) of the page before's last one."""
-        ...
 
     async def get_job_by_key(self, tenant_id: uuid.UUID, key: str) -> JobRow | None: ...
 
@@ -165,7 +162,6 @@ class Store(BulkStore, EventStore, HistoryStore, InsightStore, PullStore, Protoc
         the editor saw. `Conflict` otherwise (with the version that holds now). Another schedule
         passes over what the old one had due by `now`: that is recorded as SKIPPED. `revive`: the
         job is CANCELLED or DONE, and is to run again."""
-        ...
 
     async def set_job_state(
         self,
