@@ -19,8 +19,7 @@ def with_jobs(count: int) -> Callable[[], Mapping[str, float]]:
     def once() -> Mapping[str, float]:
         with bench_cell() as cell:
             begin = datetime.now(UTC) + timedelta(minutes=10)
-            day = timedelta(days=1)
-            cell.write_jobs([begin + day * (number / count) for number in range(count)])
+            cell.fill(count, since=begin, span=timedelta(days=1))
             with cell.running({"cell": "api,loader,dispatcher,executor,reaper,meter"}):
                 time.sleep(10)  # the horizon is loaded in this time
                 before, began = cell.cpu_seconds(), time.monotonic()

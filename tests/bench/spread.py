@@ -20,11 +20,11 @@ CHI_SQUARE_LIMIT = 98.3
 
 
 def chi_square(cell: BenchCell) -> float:
-    """Of the starts of runs, by second of the minute."""
+    """Of the instants at which runs were due, by second of the minute: how even windows spread."""
     by_second: dict[int, int] = {
         int(second): int(count)  # type: ignore[call-overload]
         for second, count in cell.query(
-            "SELECT floor(date_part('second', started_at)), count(*) FROM runs GROUP BY 1"
+            "SELECT floor(date_part('second', due_at)), count(*) FROM runs GROUP BY 1"
         )
     }
     counts = [by_second.get(second, 0) for second in range(60)]
