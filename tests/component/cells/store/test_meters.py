@@ -11,7 +11,14 @@ from cells.contract import MeterRecord, Metric
 from cells.domain.ids import TENANT, encode
 from cells.domain.run import RunState
 from cells.ports import LAG_BOUNDS_MS
-from tests.component.cells.store.world import World, completion, member_of, new_job, seconds_ago
+from tests.component.cells.store.world import (
+    World,
+    completion,
+    definition,
+    member_of,
+    new_job,
+    seconds_ago,
+)
 
 
 async def minutes_pass(world: World, minutes: int = 2) -> None:
@@ -68,6 +75,22 @@ async def test_meters_are_what_the_runs_say(world: World) -> None:
         ("cell-1", 0, 1, "host-1", "HOME_ASYNC")
     }
     assert all(r.minute.endswith(":00Z") for r in records)
+
+
+async def test_timers_are_counted_under_their_own_policies(world: World) -> None:
+    usual = [new_job(seconds_ago(-600)) for _ in range(3)]
+    kept = [new_job(seconds_ago(-600), definition(region_policy="SINGLE_REGION")) for _ in range(2)]
+    await world.create(*usual, *kept)
+    await world.create(new_job(seconds_ago(-600), kept[0].definition), fence=world.b)
+    await minutes_pass(world, 1)
+    n = await world.store.seal_minutes()
+    counted: dict[tuple[str, str], int] = {}
+    for record in await sealed(world):
+        if record.metric is Metric.PENDING_TIMER_MINUTES:
+            key = (record.tenant_id, record.region_policy)
+            counted[key] = counted.get(key, 0) + record.quantity
+    a, b = (encode(TENANT, fence.tenant_id) for fence in (world.a, world.b))
+    assert counted == {(a, "HOME_ASYNC"): 3 * n, (a, "SINGLE_REGION"): 2 * n, (b, "SINGLE_REGION"): n}
 
 
 async def test_timers_are_counted_once_a_minute(world: World) -> None:
