@@ -148,25 +148,31 @@ class Pulls(Completions):
         extended: list[Extended | None] = [None] * len(beats)
         if not beats:
             return extended
-        # One order for all who lock several; of several beats of one claim the last one counts.
-        order = sorted(range(len(beats)), key=lambda n: _place(beats[n].held))
+        # A beat may be there twice (a repeat in the same batch): both are told what the claim's one did.
+        merged: dict[tuple[int, int, float, int, int], Beat] = {}
+        for beat in beats:
+            place = _place(beat.held)
+            if beat.progress is not None or place not in merged:
+                merged[place] = beat
+        # One order for all who lock several.
+        order = sorted(merged)
         async with self._database.transaction() as connection:
             rows = await fetch_all(
                 connection,
                 "pull_heartbeat",
                 {
-                    **_claims([beats[n].held for n in order]),
-                    "progress": texts([_text(beats[n].progress) for n in order]),
+                    **_claims([merged[place].held for place in order]),
+                    "progress": texts([_text(merged[place].progress) for place in order]),
                 },
             )
             if not rows:
                 return extended
-            for i, until, lease_ms, cancel in rows:
-                extended[order[i - 1]] = Extended(
-                    lease_expires_at=until, lease_ms=lease_ms, cancel_requested=cancel
-                )
+            told = {
+                order[i - 1]: Extended(lease_expires_at=until, lease_ms=lease_ms, cancel_requested=cancel)
+                for i, until, lease_ms, cancel in rows
+            }
             await self._journal.append(connection, host_id, Entry())
-        return extended
+        return [told.get(_place(beat.held)) for beat in beats]
 
     async def pulled_runs(self, wanted: Sequence[Held]) -> Sequence[PulledRun | None]:
         """See `pulling.PullStore.pulled_runs`."""
