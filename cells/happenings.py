@@ -53,7 +53,14 @@ class EventStore(Protocol):
         ...
 
     async def add_event(
-        self, fence: Fence, *, type_: str, subject: str, actor: str, data: dict[str, object], host_id: int
+        self,
+        fence: Fence,
+        *,
+        type_: str,
+        subject: str,
+        actor: str | None,
+        data: dict[str, object],
+        host_id: int,
     ) -> None:
         """Tell of something that changes nothing else in the store."""
         ...

@@ -25,6 +25,7 @@ from cells.domain.job import JobState
 from cells.happenings import EVENTS_LOOKED_AT, EventRow, EventStore, FoundEvents
 from cells.history import History, HistoryStore
 from cells.insight import LETTERS_GROUPED, RUNS_LOOKED_AT, FoundRuns, InsightStore, RunFilter
+from cells.limits import LimitBoard, LimitStore
 from cells.pulling import PullStore, QueueId
 from cells.records import (
     LAG_BOUNDS_MS,
@@ -114,7 +115,7 @@ __all__ = [
 ]
 
 
-class Store(BulkStore, EventStore, HistoryStore, InsightStore, PullStore, Protocol):
+class Store(BulkStore, EventStore, HistoryStore, InsightStore, LimitStore, PullStore, Protocol):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
 
     # tenants and the cell's own ownership
@@ -330,7 +331,7 @@ class Store(BulkStore, EventStore, HistoryStore, InsightStore, PullStore, Protoc
         ...
 
 
-class Queue(Protocol):
+class Queue(LimitBoard, Protocol):
     """The rebuildable cache: buckets, the release gate, fair queues. Losing it loses nothing."""
 
     async def add(self, members: Sequence[Member]) -> None:
@@ -352,8 +353,7 @@ class Queue(Protocol):
         """These were stale: their tenants are not charged for them."""
 
     async def depths(self) -> tuple[list[int], int]:
-        """Members waiting in the queue of each class, and how many tenants and classes are past
-        their quota. Cheap."""
+        """Members queued per class, and how many tenants and classes are past their quota. Cheap."""
 
     async def announce(self, queues: Sequence[QueueId]) -> None:
         """Task queues that got tasks: whoever polls them is woken, in every process."""

@@ -276,6 +276,7 @@ def target_document(row: TargetRow) -> Document:
         "initial_concurrency": row.initial_concurrency,
         "latency_slo_ms": row.latency_slo_ms,
         "auth": row.auth,
+        "drill": row.settings.get("drill"),
         "created_by": row.created_by,
         "created_at": instant(row.created_at),
         "updated_at": instant(row.updated_at),

@@ -17,6 +17,7 @@ from cells.api.models import JobIn
 from cells.api.problems import key_reused
 from cells.api.queries import JobQuery
 from cells.api.routing import Call, Routes, Rule, answer, page
+from cells.api.target_limits import waiting_document
 from cells.contract import Scope
 from cells.domain.job import Misfire, ScheduleType
 from cells.ports import Created, JobFilter, JobRow, NewJob
@@ -183,4 +184,10 @@ async def read_document(call: Call, row: JobRow) -> documents.Document:
     runs = await call.services.store.list_runs(call.tenant_id, job_id=row.job_id, limit=_RECENT)
     document = documents.job_row_document(row, payload_shown=call.may(Scope.PAYLOADS_READ))
     document["recent_runs"] = [documents.recent_run(run) for run in runs]
+    now = call.services.now()
+    member = building.member_of(row, call.tenant_id, version=row.version)
+    due = member is not None and row.due_at is not None and row.due_at <= now
+    document["waiting"] = (
+        await waiting_document(call.services.queue, member, now) if member is not None and due else None
+    )
     return document

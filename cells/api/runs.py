@@ -14,11 +14,12 @@ from cells.api.finding import RunId, run_key_of
 from cells.api.problems import conflict, invalid, not_found, query_fault
 from cells.api.queries import RunQuery
 from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.target_limits import waiting_document
 from cells.contract import Scope
 from cells.domain import ids
 from cells.domain.ids import RunKey
-from cells.domain.run import TERMINAL
-from cells.ports import Conflict, RunFilter, RunRow, Terminal
+from cells.domain.run import TERMINAL, RunState, run_generation
+from cells.ports import Conflict, Member, RunFilter, RunRow, Terminal
 
 routes = Routes("Runs")
 
@@ -120,12 +121,33 @@ def _a_day_before(at: datetime) -> datetime | None:
     "GET",
     "/v1/runs/{run_id:run}",
     Rule(scope=Scope.JOBS_READ),
-    answers={200: ("The run.", shapes.Run)},
+    answers={200: ("The run.", shapes.RunRead)},
     problems=(404,),
 )
 async def read_run(call: Call, run_id: RunId) -> Response:
     """Read a run with its attempts, and where its time went."""
-    return _shown(call, await _found(call, run_id))
+    row = await _found(call, run_id)
+    now = call.services.now()
+    waiting = None
+    if row.state in (RunState.DUE, RunState.RETRY_WAIT) and row.timer_at is not None and row.timer_at <= now:
+        waiting = await waiting_document(call.services.queue, _member(call, row), now)
+    document = documents.run_document(row, bodies_shown=call.may(Scope.PAYLOADS_READ))
+    return answer(document | {"waiting": waiting})
+
+
+def _member(call: Call, row: RunRow) -> Member:
+    """The timer of a waiting run, as the queue knows it."""
+    return Member(
+        tenant_id=call.tenant_id,
+        parent_id=row.key.parent_id,
+        scheduled_for=int(row.key.scheduled_for.timestamp()),
+        ordinal=row.key.ordinal,
+        is_run=True,
+        generation=run_generation(row.series, row.attempt),
+        priority=row.priority,
+        due_ms=0,  # no part of what it is known by
+        shard=ids.shard_of(row.key.parent_id),
+    )
 
 
 @routes.add(

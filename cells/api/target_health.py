@@ -17,6 +17,7 @@ from cells.api.problems import conflict
 from cells.api.queries import HealthQuery
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.stats import calls
+from cells.api.target_limits import HISTORY, board_of, drill_document, limit_document
 from cells.api.target_models import TestIn
 from cells.contract import Scope
 from cells.domain import ids
@@ -39,7 +40,7 @@ async def read_target_health(
     call: Call, target_id: TargetId, query: Annotated[HealthQuery, Query()]
 ) -> Response:
     """Read how a target has been doing: outcomes and durations of the calls that ended in the last
-    minutes, what is under way now, and what failed for good lately."""
+    minutes, what is under way now, what it can take and what is parked, and what failed for good lately."""
     row = await found_target(call, target_id)
     store = call.services.store
     until = call.services.now()
@@ -52,6 +53,11 @@ async def read_target_health(
     letters = await store.list_dlq(
         call.tenant_id, target_id=target_id, fingerprint=None, after=None, limit=_FAILURES
     )
+    board = await board_of(call.services.queue, call.tenant_id, target_id)
+    hour = await store.target_stats(
+        call.tenant_id, target_id, since=until - timedelta(minutes=HISTORY), until=until
+    )
+    drill = await store.drill(call.tenant_id, target_id)
     rate = figures["succeeded"] / figures["calls"] if figures["calls"] else None
     return answer(
         {
@@ -65,6 +71,8 @@ async def read_target_health(
             "latency_slo_ms": row.latency_slo_ms,
             "in_flight": await store.target_in_flight(call.tenant_id, target_id),
             "max_concurrency": row.max_concurrency,
+            "limit": None if board is None else limit_document(board, row, hour, until),
+            "drill": None if drill is None else drill_document(drill),
             "recent_failures": [
                 {
                     "run_id": ids.run_id(letter["key"]),  # type: ignore[arg-type]

@@ -41,6 +41,12 @@ class AuthIn(Body):
         return self
 
 
+class DrillIn(Body):
+    """Deliver a share of the calls twice, with the same key and token: to see that it copes."""
+
+    duplicate_percent: int = Field(ge=1, le=100)
+
+
 _BaseUrl: TypeAlias = Annotated[str, AfterValidator(target_base_url)]
 _Concurrency: TypeAlias = Annotated[int, Field(ge=1, le=100_000)]
 _Slo: TypeAlias = Annotated[int, Field(ge=1, le=900_000)]
@@ -76,6 +82,7 @@ class TargetCreate(Body):
     initial_concurrency: _Concurrency | None = Field(default=None, description="max_concurrency, if absent.")
     latency_slo_ms: _Slo = 2000
     auth: AuthIn = AuthIn()
+    drill: DrillIn | None = Field(default=None, description="The idempotency drill.")
     description: _Prose | None = None
 
     @model_validator(mode="after")
@@ -96,6 +103,7 @@ class TargetPatch(Body):
     initial_concurrency: _Concurrency | None = None
     latency_slo_ms: _Slo | None = None
     auth: AuthIn | None = None
+    drill: DrillIn | None = Field(default=None, description="null ends the drill.")
     description: _Prose | None = None
     disabled: bool | None = Field(default=None, description="true: no calls until it is approved again.")
 

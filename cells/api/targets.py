@@ -52,7 +52,7 @@ async def create_target(call: Call, body: TargetCreate) -> Response:
     key = idempotency.read_key(call.header(b"idempotency-key"))
     now = services.now()
     target_id = body.target_id or _made_id(call, key)
-    settings: dict[str, object] = {}
+    settings = _with_drill({}, body)
     if key is not None:
         settings["registered_with"] = {
             "key": hashlib.sha256(key.encode()).hexdigest(),
@@ -117,6 +117,11 @@ def _check_egress(call: Call, base_url: str) -> None:
     refusal = refusal_of_url(base_url, call.services.settings.egress_allow)
     if refusal is not None:
         raise invalid([body_fault("/base_url", f"may not be called: {refusal}")])
+
+
+def _with_drill(settings: dict[str, object], given: TargetCreate) -> dict[str, object]:
+    rest = {name: value for name, value in settings.items() if name != "drill"}
+    return rest if given.drill is None else {**rest, "drill": given.drill.model_dump()}
 
 
 def _shown_auth(auth: AuthIn) -> dict[str, object]:
@@ -224,6 +229,7 @@ async def edit_target(call: Call, target_id: TargetId) -> Response:
         initial_concurrency=given.initial_concurrency or given.max_concurrency,
         latency_slo_ms=given.latency_slo_ms,
         auth=_shown_auth(given.auth) if "auth" in patch else row.auth,
+        settings=_with_drill(row.settings, given),
         approved_by=row.approved_by if state == "APPROVED" else None,
         approved_at=row.approved_at if state == "APPROVED" else None,
     )
@@ -256,6 +262,7 @@ def _merged(row: TargetRow, patch: Fields) -> Fields:
         "max_concurrency": row.max_concurrency,
         "initial_concurrency": row.initial_concurrency,
         "latency_slo_ms": row.latency_slo_ms,
+        "drill": row.settings.get("drill"),
     }
     if "max_concurrency" in patch and row.initial_concurrency == row.max_concurrency:
         base["initial_concurrency"] = None  # it was the maximum, and stays it

@@ -70,3 +70,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 BODY_LIMIT = 4096
 #: A run whose executors died this often is poison: it goes to the DLQ with that reason.
 POISON_DEATHS = 10
+
+
+def run_generation(series: int, attempt: int) -> int:
+    """`Member.generation` of a waiting run."""
+    return series * 65536 + attempt

@@ -6,13 +6,17 @@ import asyncio
 import random
 
 from cells.domain.job import Delivery, Priority
+from cells.domain.run import AttemptOutcome
 from cells.execution.calling import Caller
 from cells.execution.completions import Completions
+from cells.execution.drills import Drills
 from cells.execution.headers import attempt_traceparent, call_headers
+from cells.execution.held import Held
 from cells.execution.host_agent import HostAgent
 from cells.execution.lanes import Work
+from cells.execution.limits import Limits
 from cells.execution.recording import Answer, completion_of, unusable
-from cells.execution.targets import Target, Targets
+from cells.execution.targets import MAX_AGE_SECONDS, Target, Targets
 from cells.observability.logs import logger
 from cells.observability.metrics import LATENESS_BUCKETS, Metrics
 from cells.ports import Clock, Retryable
@@ -28,21 +32,26 @@ class Attempts:
     def __init__(
         self,
         targets: Targets,
+        limits: Limits,
         caller: Caller,
         completions: Completions,
         host: HostAgent,
         clock: Clock,
         metrics: Metrics,
         *,
-        held: set[Work],
+        held: Held,
+        returning: list[Work],
+        drills: Drills,
     ):
         self._targets = targets
+        self._limits = limits
+        self._drills = drills
         self._caller = caller
         self._completions = completions
         self._host = host
         self._clock = clock
         self._held = held
-        self.returning: list[Work] = []
+        self.returning = returning
         self.stopping = False
         # Jitter needs no secrecy, and this is called for every run.
         self._random = random.Random()
@@ -60,8 +69,8 @@ class Attempts:
     async def call(self, work: Work) -> None:
         """In a slot of its class: call it, or have it wait at its target without that slot."""
         target = work.target
-        if target.running >= target.limit and target.state is not None:
-            work.lane.park(work, first=work.parked)
+        if target.running >= target.limit and target.state == "APPROVED":
+            self._park(work)
             return
         target.running += 1
         try:
@@ -72,14 +81,12 @@ class Attempts:
             self._held.discard(work)
         finally:
             target.running -= 1
-            self.admit(target, 1)
+            if target.waiting:
+                self._limits.admit(target)
 
-    def admit(self, target: Target, count: int) -> None:
-        """Let that many of those who wait for the target try again."""
-        for _ in range(min(count, len(target.waiting))):
-            work = target.waiting.popleft()
-            work.lane.unpark(work)
-            work.lane.put(work)
+    def _park(self, work: Work) -> None:
+        work.target.load.crowded = True
+        work.lane.park(work, first=work.parked, now=self._clock.monotonic())
 
     def fenced(self, work: Work) -> None:
         """This host has lost it with its lease; whoever reaps takes it back."""
@@ -88,7 +95,7 @@ class Attempts:
 
     async def _attempt(self, work: Work) -> None:
         claim, target = work.claim, work.target
-        read = self._targets.fresh(target)
+        read = self._fresh(target)
         while True:
             # Looked at again after every wait: the world may have moved on.
             if not self._host.holds(work.host_id):
@@ -100,16 +107,16 @@ class Attempts:
             if not read:
                 read = await self._read(target)
                 continue
-            if target.running > target.limit:
+            if target.running > target.limit and target.state == "APPROVED":
                 # Known only now that it was read.
-                work.lane.park(work, first=work.parked)
+                self._park(work)
                 return
             started_ms = self._clock.now_ms()
             early_ms = claim.due_ms - started_ms
             if early_ms <= 0:
                 break
             await asyncio.sleep(early_ms / 1000)
-            read = self._targets.fresh(target)
+            read = self._fresh(target)
         if target.fault is not None:
             self._finish(work, Answer(error=target.fault), None)
             return
@@ -118,16 +125,42 @@ class Attempts:
             return
         if claim.attempt == 1:
             self._lateness[work.lane.priority].observe((started_ms - claim.due_ms) / 1000)
-        answer = await self._send(work, started_ms)
+        answer = None
+        target.load.begin(work, self._clock.monotonic())
+        try:
+            answer = await self._send(work, started_ms)
+        finally:
+            if answer is None:
+                target.load.gone(work)
         if answer is None:
             self.fenced(work)
             return
-        self._finish(work, answer, started_ms)
+        outcome = self._finish(work, answer, started_ms)
+        self._limits.ended(work, answer, outcome)
+        if target.drill_percent and outcome is AttemptOutcome.SUCCEEDED:
+            await self._drill(work, started_ms)
+
+    async def _drill(self, work: Work, started_ms: int) -> None:
+        """Deliver it a second time, for a share of the calls: same key, same token, same body. The run
+        is recorded already; a lease that is nearly over, or a drain, leaves it at once."""
+        if self._random.random() * 100 >= work.target.drill_percent or self.stopping:
+            return
+        once = work.claim.definition.delivery is Delivery.AT_MOST_ONCE
+        if once or self._clock.monotonic() > work.last_start:
+            return
+        second = await self._send(work, started_ms)
+        if second is not None:
+            self._drills.delivered(work.target.key, work.run_id, second)
+
+    def _fresh(self, target: Target) -> bool:
+        now = self._clock.monotonic()
+        return now - target.read_at <= MAX_AGE_SECONDS and self._limits.met(target, now)
 
     async def _read(self, target: Target) -> bool:
-        """Have the target read; whether it was."""
+        """Have the target read, and a share of it; whether it was."""
         try:
             await self._targets.refresh((target,))
+            await self._limits.meet(target)  # what it allows is part of the report
         except Retryable:
             await asyncio.sleep(0.1)
             return False
@@ -161,7 +194,7 @@ class Attempts:
             once=definition.delivery is Delivery.AT_MOST_ONCE,
         )
 
-    def _finish(self, work: Work, answer: Answer, started_ms: int | None) -> None:
+    def _finish(self, work: Work, answer: Answer, started_ms: int | None) -> AttemptOutcome:
         completion = completion_of(
             work.claim,
             answer,
@@ -171,3 +204,4 @@ class Attempts:
             rand=self._random.random(),
         )
         self._completions.add(work, completion)
+        return completion.attempt.outcome

@@ -33,6 +33,7 @@ _DRAIN_LIMIT = 64 * 1024
 _IDLE_CLOSE_SECONDS = 1.0
 #: Statuses whose Retry-After matters.
 _RETRY_AFTER = istr("Retry-After")
+_RATELIMIT, _RATELIMIT_POLICY = istr("RateLimit"), istr("RateLimit-Policy")
 
 
 class _NotAnyMore(Exception):
@@ -163,10 +164,14 @@ class Caller:
                     text = await _read(response)
                 finally:
                     response.release()
+                told = response.headers
+                ratelimit = told.get(_RATELIMIT)
                 return Answer(
                     status=response.status,
                     body=text,
-                    retry_after=response.headers.get(_RETRY_AFTER) if response.status >= 400 else None,
+                    retry_after=told.get(_RETRY_AFTER) if response.status >= 400 else None,
+                    ratelimit=ratelimit,
+                    ratelimit_policy=None if ratelimit is None else told.get(_RATELIMIT_POLICY),
                     sent_bytes=len(body or b""),
                 )
             except _NotAnyMore:

@@ -17,13 +17,17 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver
 
+from cells.domain.job import Priority
 from cells.execution.attempts import Attempts
 from cells.execution.calling import Caller
 from cells.execution.completions import Completions
+from cells.execution.drills import Drills
 from cells.execution.handing_on import HandingOn
+from cells.execution.held import Held
 from cells.execution.host_agent import HostAgent
 from cells.execution.intake import Intake
 from cells.execution.lanes import Lane, Work, shares_of
+from cells.execution.limits import Limits
 from cells.execution.targets import MAX_AGE_SECONDS, Target, Targets
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
@@ -60,20 +64,43 @@ class Executor:
         self._host = host
         self._clock = clock
         self._drain_seconds = drain_seconds
-        self._held: set[Work] = set()
+        self._held = Held()
+        self._returning: list[Work] = []
         self._targets = Targets(store, secrets, clock)
         self._caller = Caller(egress_allow=egress_allow, resolver=resolver)
         self._onward = HandingOn(queue, metrics)
         self._completions = Completions(store, self._onward, host, clock, metrics, done=self._held.discard)
-        self._attempts = Attempts(
-            self._targets, self._caller, self._completions, host, clock, metrics, held=self._held
+        self._drills = Drills(store)
+        self._lanes: dict[Priority, Lane] = {}
+        self._limits = Limits(
+            store,
+            queue,
+            self._targets,
+            self._lanes,
+            self._returning,
+            clock,
+            metrics,
+            host_id=lambda: host.host_id,
         )
-        self._lanes = {p: Lane(p, n, self._attempts.call) for p, n in shares_of(slots).items()}
+        self._attempts = Attempts(
+            self._targets,
+            self._limits,
+            self._caller,
+            self._completions,
+            host,
+            clock,
+            metrics,
+            held=self._held,
+            returning=self._returning,
+            drills=self._drills,
+        )
+        self._lanes.update({p: Lane(p, n, self._attempts.call) for p, n in shares_of(slots).items()})
         self._intake = Intake(
             store,
             queue,
             self._onward,
             self._targets,
+            self._limits,
             host,
             clock,
             metrics,
@@ -96,6 +123,7 @@ class Executor:
         await self._caller.start()
         writer = asyncio.create_task(self._completions.run())
         helpers = [asyncio.create_task(self._intake.listen()), asyncio.create_task(self._tick())]
+        helpers.append(asyncio.create_task(self._limits.run()))
         pumps = [asyncio.create_task(self._intake.pump(lane)) for lane in self._lanes.values()]
         halt = asyncio.create_task(stop.wait())
         everything = [halt, writer, *helpers, *pumps]
@@ -120,7 +148,7 @@ class Executor:
             for target in self._targets.all():
                 if target.waiting:
                     self._expire(target, now)
-                    self._attempts.admit(target, target.limit - target.running)
+                    self._limits.admit(target)
             await self._intake.put_back_early()
             try:
                 await self._give_back()
@@ -130,6 +158,7 @@ class Executor:
                 )
                 if now - self._audited > AUDIT_SECONDS:
                     await self._audit()
+                    await self._drills.tell(self._host.host_id)
                     self._audited = now
             except Retryable as fault:
                 log.debug("upkeep waits for the store", fault=str(fault)[:200])
@@ -142,11 +171,11 @@ class Executor:
         for work in over:
             target.waiting.remove(work)
             work.lane.unpark(work)
-        self._attempts.returning.extend(over)
+        self._returning.extend(over)
 
     async def _give_back(self) -> None:
         """Release what was not called. `Retryable` keeps it for the next time."""
-        returning = self._attempts.returning
+        returning = self._returning
         batch, returning[:] = returning[:], []
         now = self._clock.monotonic()
         held = []
@@ -162,9 +191,10 @@ class Executor:
         except Retryable:
             returning.extend(held)
             raise
-        self._held.difference_update(held)
+        for work in held:
+            self._held.discard(work)
         self._released.inc(len(held))
-        await self._onward.add(members)
+        await self._onward.add(await self._limits.put_back(members, held))
 
     async def _audit(self) -> None:
         """Compare what the store says this host holds with what it knows of. A claim that was
@@ -189,10 +219,13 @@ class Executor:
         if self._host.live():
             await _within(_STORE_SECONDS, *(_ended(pump) for pump in pumps))
         for lane in self._lanes.values():
-            self._attempts.returning.extend(lane.ready)
+            self._returning.extend(lane.ready)
             lane.ready.clear()
+            for target, members in lane.back:
+                await self._limits.park([(member, target.key[1]) for member in members])
+            lane.back.clear()
         for target in self._targets.all():
-            self._attempts.returning.extend(target.waiting)
+            self._returning.extend(target.waiting)
             target.waiting.clear()
         await _within(self._drain_seconds, self._calls_ended(), self._all_given_back())
         cut = sum(lane.running for lane in self._lanes.values())
@@ -208,7 +241,7 @@ class Executor:
             await asyncio.sleep(0.01)
 
     async def _all_given_back(self) -> None:
-        while self._attempts.returning:
+        while self._returning:
             try:
                 await self._give_back()
             except Retryable:

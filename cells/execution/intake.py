@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from cells.domain.job import Priority
 from cells.execution.handing_on import HandingOn
+from cells.execution.held import Held
 from cells.execution.host_agent import HostAgent
 from cells.execution.lanes import Lane, Work
-from cells.execution.targets import Targets
+from cells.execution.limits import Limits
+from cells.execution.targets import Target, Targets
 from cells.observability.logs import logger
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
 from cells.ports import Claim, Clock, Member, Queue, Retryable, Store
@@ -31,17 +33,19 @@ class Intake:
         queue: Queue,
         onward: HandingOn,
         targets: Targets,
+        limits: Limits,
         host: HostAgent,
         clock: Clock,
         metrics: Metrics,
         *,
         lanes: Mapping[Priority, Lane],
-        held: set[Work],
+        held: Held,
     ):
         self._store = store
         self._queue = queue
         self._onward = onward
         self._targets = targets
+        self._limits = limits
         self._host = host
         self._clock = clock
         self._lanes = lanes
@@ -90,7 +94,7 @@ class Intake:
         pause = 0.05
         while not self._stopping:
             await self._host.wait_live()
-            if not lane.worthwhile():
+            if not lane.worthwhile() and not lane.back:
                 await lane.wait_room()
                 continue
             now = self._clock.monotonic()
@@ -98,14 +102,10 @@ class Intake:
             measured = now
             lane.wake.clear()
             try:
-                members = await self._queue.pop(
-                    # A plain number: clients encode enums by their names.
-                    priority=int(lane.priority),
-                    limit=min(lane.room(), CLAIM_BATCH),
-                    but_not=tuple(lane.full_tenants),
-                )
+                popped, members, kept = await self._next(lane)
                 if members:
                     await self._claim(lane, members)
+                self._limits.claimed(kept)
             except Retryable as fault:
                 self._interrupted(fault)
                 await asyncio.sleep(pause)
@@ -116,10 +116,27 @@ class Intake:
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             pause = 0.05
-            if members:
+            if popped:
                 self._interrupted(None)
-            if not members and not self._stopping:
+            elif not self._stopping:
                 await lane.wake.wait()
+
+    async def _next(self, lane: Lane) -> tuple[int, Sequence[Member], list[Target]]:
+        """How many were popped, those of them to claim, and the targets that keep places for them."""
+        if lane.back:
+            target, members = lane.back.popleft()
+            return len(members), members, [target] * len(members)
+        popped = await self._queue.pop(
+            # A plain number: clients encode enums by their names.
+            priority=int(lane.priority),
+            limit=min(lane.room(), CLAIM_BATCH),
+            but_not=tuple(lane.full_tenants),
+        )
+        try:
+            return len(popped), *await self._limits.sift(popped)
+        except Retryable:
+            await self._onward.add(popped)
+            raise
 
     def _interrupted(self, fault: Retryable | None) -> None:
         """Say so once for all lanes, and once when it is over."""
@@ -149,7 +166,7 @@ class Intake:
         # No wait between the answer and this: the audit would take what nobody holds.
         self._seconds.observe(self._clock.monotonic() - sent)
         works = [self._work(claim, host_id, sent) for claim in result.claims]
-        self._held.update(works)
+        self._held.add_all(works)
         self._won.inc(len(works))
         self._lost.inc(len(result.stale))
         self._too_early.inc(len(result.too_early))

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from cells.domain.ids import run_id
 from cells.domain.job import Priority
 from cells.execution.targets import Target
-from cells.ports import Claim
+from cells.ports import Claim, Member
 
 #: Shares of all slots, by class.
 SHARES = {Priority.CRITICAL: 2, Priority.HIGH: 2, Priority.DEFAULT: 3, Priority.LOW: 1}
@@ -28,7 +28,17 @@ _AHEAD_SECONDS = 0.03
 class Work:
     """A claim on its way to being called."""
 
-    __slots__ = ("claim", "host_id", "lane", "last_start", "lease_until", "parked", "run_id", "target")
+    __slots__ = (
+        "claim",
+        "host_id",
+        "lane",
+        "last_start",
+        "lease_until",
+        "parked",
+        "run_id",
+        "target",
+        "waits_since",
+    )
 
     def __init__(self, claim: Claim, *, host_id: int, claimed_at: float, target: Target, lane: Lane):
         self.claim = claim
@@ -37,6 +47,7 @@ class Work:
         self.lane = lane
         self.run_id = run_id(claim.key)
         self.parked = False
+        self.waits_since = 0.0  # steady clock: when it first found its target busy
         #: Steady clock. Counted from when the claim was sent, so on the safe side of the store.
         self.lease_until = claimed_at + claim.lease_ms / 1000
         #: A call that starts later might outlive the lease.
@@ -60,6 +71,7 @@ class Lane:
         self.priority = priority
         self.slots = slots
         self.ready: deque[Work] = deque()
+        self.back: deque[tuple[Target, list[Member]]] = deque()  # were parked, to be claimed
         self.running = 0
         self.finished = 0
         self.wake = asyncio.Event()  # room came free, or the queue has something
@@ -85,6 +97,11 @@ class Lane:
             worker = asyncio.get_running_loop().create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
+
+    def bring_back(self, target: Target, members: list[Member]) -> None:
+        """Members that were parked for a target that can take them now."""
+        self.back.append((target, members))
+        self.wake.set()
 
     def room(self) -> int:
         """How many more claims this lane can use now. Where calls are fast, a little more than
@@ -113,9 +130,11 @@ class Lane:
             self._ahead = min(int(self._pace * _AHEAD_SECONDS), self.slots // 2)
             self.finished = 0
 
-    def park(self, work: Work, *, first: bool) -> None:
+    def park(self, work: Work, *, first: bool, now: float) -> None:
         """Its target is busy: let it wait there, without a slot."""
-        work.parked = True
+        if not work.parked:
+            work.parked = True
+            work.waits_since = now
         if first:
             work.target.waiting.appendleft(work)
         else:

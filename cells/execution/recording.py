@@ -24,6 +24,8 @@ class Answer:
     error: str | None = None  # a `CallError`, perhaps with `: detail`
     body: str | None = None  # cut at BODY_LIMIT
     retry_after: str | None = None  # the header as it was sent
+    ratelimit: str | None = None  # the field as it was sent
+    ratelimit_policy: str | None = None
     sent_bytes: int = 0  # of the request body
     reached: bool = True  # something may have been sent: False only where certainly nothing was
 

@@ -1,8 +1,8 @@
 """Targets as the executor uses them: how to call one, and how many calls it may have now.
 
 Definitions and secrets are at most a second old when a call begins, read for many targets in
-one round trip. `max_concurrency` is kept per executor; work beyond it waits here, holding
-no slot of its class.
+one round trip. `limit` is this executor's share of the target's limit (`limits.py`); a little work
+beyond it waits here, holding no slot of its class.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from multidict import CIMultiDict, istr
 from yarl import URL
 
+from cells.execution.load import Load
 from cells.execution.signing import Signer
 from cells.observability.logs import logger
 from cells.ports import Clock, SealedSecret, Secrets, Store, TargetRow
@@ -45,10 +46,12 @@ class Target:
         "_urls",
         "_version",
         "base",
+        "drill_percent",
         "fault",
         "headers",
         "key",
         "limit",
+        "load",
         "read_at",
         "running",
         "signer",
@@ -62,6 +65,8 @@ class Target:
         self.state: str | None = None
         self.fault: str | None = None  # of ours; calls cannot be made, but may be later
         self.limit = 1
+        self.load = Load()
+        self.drill_percent = 0
         self.running = 0
         self.waiting: deque[Work] = deque()
         self.base = ""
@@ -92,12 +97,23 @@ class Target:
             opened[secret.purpose].append(opener.open(secret.sealed, context=context))
         self.signer = Signer(opened["SIGNING"])
         self.headers = _template(row.auth, opened["CREDENTIAL"])
-        self.limit = row.max_concurrency
+        load = self.load
+        load.most = row.max_concurrency
+        load.initial = min(row.initial_concurrency, load.most)
+        load.slo = row.latency_slo_ms / 1000
+        # Until a share is known, and never above what its owner allows now.
+        self.limit = min(self.limit, load.most) if load.limit else load.initial
+        self.drill_percent = drill_percent(row.settings)
         self.base = row.base_url.rstrip("/")
         self._urls = {}
         self.state = row.state
         self.fault = None
         self._version = version
+
+    @property
+    def free(self) -> bool:
+        """Whether its work need not wait for it: it is known not to be called (any more)."""
+        return self.read_at > float("-inf") and self.state != "APPROVED"
 
     def forget(self) -> None:
         """It is not (or no longer) there."""
@@ -107,6 +123,13 @@ class Target:
         """It is there, and its secrets do not open: the installation's key is at fault, not the
         target, so its runs are to be tried again."""
         self.fault, self._version = "secrets of the target do not open", None
+
+
+def drill_percent(settings: dict[str, object]) -> int:
+    """Of its calls, those that are delivered twice on purpose."""
+    drill = settings.get("drill")
+    percent = drill.get("duplicate_percent") if isinstance(drill, dict) else None
+    return percent if isinstance(percent, int) else 0
 
 
 def _template(auth: dict[str, object], credentials: Sequence[bytes]) -> CIMultiDict[str]:
@@ -154,7 +177,7 @@ class Targets:
     def in_use(self, *, within: float) -> list[Target]:
         """Those that have work, or were asked for in the last `within` seconds."""
         since = self._clock.monotonic() - within
-        return [t for t in self._targets.values() if t.used_at > since or t.running or t.waiting]
+        return [t for t in self._targets.values() if t.used_at > since or t.load.held or t.load.parked]
 
     def fresh(self, target: Target) -> bool:
         """Whether it was read within the last second."""
@@ -206,5 +229,5 @@ class Targets:
             return
         self._swept_at = now
         for key, target in list(self._targets.items()):
-            if now - target.used_at > _IDLE_SECONDS and not target.running and not target.waiting:
+            if now - target.used_at > _IDLE_SECONDS and not target.running and not target.load.held:
                 del self._targets[key]

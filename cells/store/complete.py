@@ -11,7 +11,7 @@ import msgspec
 from cells.domain import ids
 from cells.domain.ids import RunKey
 from cells.domain.outcome import fingerprint
-from cells.domain.run import POISON_DEATHS, RunState
+from cells.domain.run import POISON_DEATHS, RunState, run_generation
 from cells.ports import Applied, Claim, Completion, Member
 from cells.store.arrays import (
     due_to_ms,
@@ -39,11 +39,6 @@ _LOST = {
     "FAILED": (POISON, "its executors died with it"),
     "UNKNOWN": ("UNKNOWN", "its holder died with it; it may have run"),
 }
-
-
-def run_generation(series: int, attempt: int) -> int:
-    """`Member.generation` of a waiting run."""
-    return series * 65536 + attempt
 
 
 class Completions(StoreBase):

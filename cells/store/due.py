@@ -10,10 +10,10 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+from cells.domain.run import run_generation
 from cells.ports import Member
 from cells.store.arrays import int2s
 from cells.store.base import StoreBase
-from cells.store.complete import run_generation
 from cells.store.database import fetch_all
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)

@@ -50,7 +50,14 @@ class Events(StoreBase):
         return FoundEvents(events=found, reached=reached, more=bool(rows) and rows[-1][_NUMBER] == looks)
 
     async def add_event(
-        self, fence: Fence, *, type_: str, subject: str, actor: str, data: dict[str, object], host_id: int
+        self,
+        fence: Fence,
+        *,
+        type_: str,
+        subject: str,
+        actor: str | None,
+        data: dict[str, object],
+        host_id: int,
     ) -> None:
         """See `ports.Store.add_event`."""
         async with self._write(fence, host_id) as (_, entry):

@@ -16,6 +16,7 @@ from cells.store.insight import Insight
 from cells.store.job_changes import JobChanges
 from cells.store.jobs import Jobs
 from cells.store.lake import Lake
+from cells.store.limits import TargetLimits
 from cells.store.meters import Meters
 from cells.store.operations import Operations
 from cells.store.pull import Pulls
@@ -43,6 +44,7 @@ class PostgresStore(
     TaskQueues,
     Runs,
     Targets,
+    TargetLimits,
     Selections,
     Operations,
     Stats,

@@ -10,10 +10,10 @@ import msgspec
 from psycopg import errors
 
 from cells.domain.ids import RunKey
+from cells.domain.run import run_generation
 from cells.ports import Conflict, Fence, KeyReused, Member, Retryable, RunRow, Terminal
 from cells.store.arrays import due_to_ms
 from cells.store.base import StoreBase
-from cells.store.complete import run_generation
 from cells.store.database import Connection, fetch_one, run
 from cells.store.jobs import read_job
 from cells.store.journal import seconds

@@ -15,10 +15,16 @@
     ch:{cell}:q:<class>:idle               zset tenant -> the start it left behind
     ch:{cell}:q:<class>:time               virtual time
     ch:{cell}:q:<class>:released           hash member -> released ms; its length is the depth
+    ch:{cell}:t:<target>                   a target's limit, breaker, shares (lua/exchange.lua), msgpack
+    ch:{cell}:h:<target>                   list: its last hour, minute by minute, msgpack
+    ch:{cell}:park:<class>:<target>        zset parked: member -> due ms
+    ch:{cell}:parked:<class>               hash member -> released ms, target: where it is parked
+    ch:{cell}:parkedat                     zset target -> when somebody must look at what is parked
+    ch:{cell}:executors                    zset executor -> until when it counts as alive, ms
     ch:{cell}:wake, ch:{cell}:ready, ch:{cell}:tasks  channels
 
 The braces are literal: they keep a cell in one cluster slot. Minutes are `YYYYMMDDHHMM` (UTC),
-tenants the 16 bytes of their ids.
+tenants the 16 bytes of their ids, targets those of their tenants with their own ids behind.
 """
 
 from __future__ import annotations
@@ -42,6 +48,8 @@ class Keys:
         self.generation = self.prefix + "gen"
         self.rates = self.prefix + "rates"
         self.held_at = self.prefix + "heldat"
+        self.parked_looks = self.prefix + "parkedat"
+        self.executors = self.prefix + "executors"
         self.wake = self.prefix + "wake"
         self.ready = self.prefix + "ready"
         self.tasks = self.prefix + "tasks"
@@ -78,3 +86,15 @@ class Keys:
 
     def released(self, priority: int) -> str:
         return f"{self.prefix}q:{priority}:released"
+
+    def board(self, target: bytes) -> bytes:
+        return f"{self.prefix}t:".encode() + target
+
+    def history(self, target: bytes) -> bytes:
+        return f"{self.prefix}h:".encode() + target
+
+    def park(self, priority: int, target: bytes) -> bytes:
+        return f"{self.prefix}park:{priority}:".encode() + target
+
+    def parked(self, priority: int) -> str:
+        return f"{self.prefix}parked:{priority}"

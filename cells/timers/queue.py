@@ -15,6 +15,7 @@ from cells.contract import SHARDS
 from cells.ports import Clock, Member, TenantConfig
 from cells.pulling import QueueId
 from cells.timers import members as packing
+from cells.timers.boards import Boards
 from cells.timers.keys import Keys, minute_label
 from cells.timers.signals import Signals
 from cells.timers.valkey import Valkey
@@ -54,7 +55,7 @@ class Released:
         return sum(self.by_class)
 
 
-class ValkeyQueue:
+class ValkeyQueue(Boards):
     """Implements `ports.Queue`; dispatchers, loaders and sweepers use the rest.
 
     One instance per process; `wait_ready` has one waiter. Every method raises `Retryable` while

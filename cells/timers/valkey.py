@@ -23,6 +23,8 @@ _LUA = Path(__file__).parent / "lua"
 #: Every script begins with the files it builds on.
 _PARTS = {
     "add": ("keys",),
+    "exchange": ("keys", "fair", "capacity"),
+    "park": ("keys",),
     "pop": ("keys", "fair"),
     "refund": ("keys", "fair", "gate"),
     "release": ("keys", "fair", "gate"),

@@ -25,6 +25,8 @@ _TARGETS = {
     "target.disabled": ("wait", "was disabled: runs that call it fail"),
     "target.gone": ("bad", "answered 410 Gone, and is not called any more"),
     "target.deleted": ("mute", "was deleted"),
+    "target.broken": ("bad", "fails, and is not called until a probe succeeds"),
+    "target.recovered": ("good", "works again"),
     "target.tested": ("mute", "was called once, to try it"),
     "target.secret_rotated": ("mute", "has a new secret"),
 }

@@ -14,6 +14,7 @@ from django.shortcuts import redirect
 
 from cells.contract import Scope
 from controlplane.console.axis import SCALES, build
+from controlplane.console.capacity import capacity
 from controlplane.console.cells_client import CellAway, Refused, path
 from controlplane.console.lists import (
     LONGEST,
@@ -86,6 +87,7 @@ def target_live(visit: Visit, target_id: str) -> HttpResponse:
 
 def _target(visit: Visit, target_id: str) -> dict[str, Any]:
     target = visit.cell.get(path("targets", target_id))
+    told = visit.cell.get(path("targets", target_id) + "/health")
     runs = visit.cell.get("/v1/runs", target=target_id, limit=LONGEST)
     jobs = visit.cell.get("/v1/jobs", target=target_id, state="SCHEDULED", limit=LONGEST)
     scale = visit.request.GET.get("scale", "")
@@ -95,6 +97,8 @@ def _target(visit: Visit, target_id: str) -> dict[str, Any]:
     names |= labels_of(visit, (run["job_id"] for run in shown if run["job_id"] not in names))
     return {
         "target": target,
+        "capacity": capacity(told),
+        "drill": told.get("drill"),
         "health": health(runs["items"], int(target["latency_slo_ms"])),
         "latest": [{**run, "label": names.get(run["job_id"])} for run in shown],
         "jobs": [{"job": job, "label": label(job)} for job in jobs["items"][:_JOBS]],

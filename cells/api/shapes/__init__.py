@@ -44,6 +44,7 @@ from cells.api.shapes.runs import (
     PastOccurrence,
     Run,
     RunPage,
+    RunRead,
     Stats,
     TimeSplit,
 )
@@ -122,6 +123,7 @@ __all__ = [
     "RetryPolicy",
     "Run",
     "RunPage",
+    "RunRead",
     "SampledJob",
     "Schedule",
     "Selection",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -45,3 +48,12 @@ class Problem(Shape):
     detail: str
     code: str = Field(description="What programs decide by.")
     errors: list[Fault] | None = None
+
+
+class Waiting(Shape):
+    """Why something that is due has not begun."""
+
+    because: Literal["target"] = Field(description="target: it cannot take the call now.")
+    target_id: str
+    reason: str
+    until: datetime | None = Field(description="When it is tried again, where that is known.")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from cells.api.shapes.base import Problem, Shape
+from cells.api.shapes.base import Problem, Shape, Waiting
 from cells.api.texts import PriorityName
 from cells.domain.job import Delivery, Gap, Misfire, Overlap, ScheduleType
 from cells.domain.run import RunState
@@ -143,6 +143,7 @@ class JobRead(Job):
     """A job with its latest runs."""
 
     recent_runs: list[RecentRun]
+    waiting: Waiting | None = Field(description="Why what is due has not begun, if it is parked.")
 
 
 class JobPage(Shape):

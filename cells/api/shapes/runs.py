@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from cells.api.shapes.base import Shape
+from cells.api.shapes.base import Shape, Waiting
 from cells.api.texts import PriorityName
 from cells.domain.run import AttemptOutcome, RunState
 
@@ -71,6 +71,12 @@ class Run(Shape):
     attempts: list[Attempt]
     idempotency_key: str
     where_the_time_went: TimeSplit
+
+
+class RunRead(Run):
+    """A run, and why it waits."""
+
+    waiting: Waiting | None = Field(description="Why what is due has not begun, if it is parked.")
 
 
 class RunPage(Shape):

@@ -10,6 +10,12 @@ from pydantic import Field
 from cells.api.shapes.base import Shape
 
 
+class TargetDrill(Shape):
+    """Calls that are delivered twice on purpose."""
+
+    duplicate_percent: int
+
+
 class Target(Shape):
     """A registered target."""
 
@@ -23,6 +29,7 @@ class Target(Shape):
     initial_concurrency: int
     latency_slo_ms: int
     auth: dict[str, Any]
+    drill: TargetDrill | None = Field(description="The idempotency drill; null: none.")
     created_by: str
     created_at: datetime
     updated_at: datetime
@@ -53,6 +60,45 @@ class RecentFailure(Shape):
     failed_at: datetime
 
 
+class LimitMinute(Shape):
+    """One minute of a target's limit and answer times."""
+
+    minute: datetime
+    limit_lowest: int | None = Field(description="Calls at once; null: nobody called it then.")
+    limit: int | None = Field(description="At the end of the minute.")
+    parked: int = Field(description="Runs put aside, at most.")
+    breaker: Literal["CLOSED", "OPEN", "HALF_OPEN"] = Field(description="The worst in that minute.")
+    calls: int = Field(description="That ended.")
+    call_mean_ms: float | None
+    call_max_ms: int | None
+
+
+class TargetLimit(Shape):
+    """What the target can take now, as all executors of the cell share it."""
+
+    allowed: int = Field(description="Calls at once: grows while it answers in time, halves on overload.")
+    usable: int = Field(description="Of them now: none while it is paused or broken.")
+    breaker: Literal["CLOSED", "OPEN", "HALF_OPEN"]
+    reason: str | None = Field(description="Why not all that is allowed is used, or why work is parked.")
+    until: datetime | None = Field(description="When it is tried again; null: as soon as there is room.")
+    quota_remaining: int | None = Field(description="What the target's RateLimit field says is left.")
+    executors: int = Field(description="That share the limit.")
+    parked: int = Field(description="Runs put aside until there is room; it costs them no attempt.")
+    history: list[LimitMinute] = Field(description="The last hour, the newest last.")
+
+
+class DrillOutcome(Shape):
+    """What came of calls that were delivered twice on purpose."""
+
+    sent: int = Field(description="Duplicates.")
+    coped: int = Field(description="Answered with success, 208 or 409.")
+    last_sent_at: datetime
+    failed_run_id: str | None = Field(description="The latest one it did not cope with.")
+    failed_at: datetime | None
+    failed_status: int | None
+    failed_error: str | None
+
+
 class TargetHealth(Shape):
     """How a target has been doing."""
 
@@ -74,6 +120,8 @@ class TargetHealth(Shape):
     latency_slo_ms: int
     in_flight: int = Field(description="Calls under way now.")
     max_concurrency: int
+    limit: TargetLimit | None = Field(description="null: nobody has called it for two hours.")
+    drill: DrillOutcome | None = Field(description="null: nothing was delivered twice.")
     recent_failures: list[RecentFailure] = Field(description="The latest ten in the dead-letter queue.")
 
 

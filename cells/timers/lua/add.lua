@@ -1,7 +1,7 @@
 -- Put members into the buckets of their due minutes. NX: a member that is there stays as it is.
 -- A shard's new head that is near is told to the dispatchers, so that one asleep wakes in time.
 --
--- ARGV: now (epoch ms), '1' to leave alone what is held or queued already (loads of minutes that
+-- ARGV: now (epoch ms), '1' to leave alone what is held, queued or parked already (loads of minutes that
 -- have begun, sweeps), then per class and minute:
 --   class, minute label, minute since the epoch, number of shards, then per shard:
 --     shard, number of members, due, member, due, member, ...
@@ -17,7 +17,8 @@ local function unknown(p, flat)
     local member = flat[i + 1]
     local tenant = tenant_of(member)
     if not redis.call('ZSCORE', held(p, tenant), member)
-        and not redis.call('ZSCORE', queue(p, tenant), member) then
+        and not redis.call('ZSCORE', queue(p, tenant), member)
+        and redis.call('HEXISTS', parked(p), member) == 0 then
       kept[#kept + 1] = flat[i]
       kept[#kept + 1] = member
     end

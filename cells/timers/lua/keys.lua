@@ -1,11 +1,14 @@
 -- Names of the keys that scripts touch; keys.py has the same ones for Python, and a test compares
 -- them. All begin with the cell's prefix, KEYS[1], whose braces put a cell into one cluster slot.
--- p is the class (0-3), minute a label (YYYYMMDDHHMM), tenant the 16 bytes of its id.
+-- p is the class (0-3), minute a label (YYYYMMDDHHMM), tenant the 16 bytes of its id, target the same
+-- with the target's id behind it.
 local P = KEYS[1]
 
 local MINUTES = P .. 'minutes'     -- zset: minutes that hold anything, by minutes since the epoch
 local HELD_AT = P .. 'heldat'      -- zset: class .. tenant -> when its held members are looked at
 local RATES = P .. 'rates'         -- hash: tenant -> releases per second, in each class
+local PARKED_LOOKS = P .. 'parkedat' -- zset: target -> when somebody must look at what is parked for it
+local EXECUTORS = P .. 'executors' -- zset: executor -> until when it counts as alive
 local WAKE = P .. 'wake'           -- channel: due time of a new head, for dispatchers
 local READY = P .. 'ready'         -- channel: classes that got members, for executors
 
@@ -17,6 +20,10 @@ local function queue(p, tenant) return P .. 'q:' .. p .. ':t:' .. tenant end
 local function tenants(p) return P .. 'q:' .. p .. ':tenants' end
 local function idle(p) return P .. 'q:' .. p .. ':idle' end
 local function virtual_time(p) return P .. 'q:' .. p .. ':time' end
+local function board(target) return P .. 't:' .. target end
+local function history(target) return P .. 'h:' .. target end
+local function park(p, target) return P .. 'park:' .. p .. ':' .. target end
+local function parked(p) return P .. 'parked:' .. p end
 local function released(p) return P .. 'q:' .. p .. ':released' end
 
 -- Lua hands at most some 8,000 values to a call: long lists go in pieces (of pairs, too).

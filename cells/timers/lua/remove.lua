@@ -14,6 +14,11 @@ while i <= #ARGV do
       local tenant = tenant_of(member)
       found = found + redis.call('ZREM', bucket(p, shard, minute), member)
           + redis.call('ZREM', held(p, tenant), member)
+      local place = redis.call('HGET', parked(p), member)
+      if place then
+        redis.call('HDEL', parked(p), member)
+        found = found + redis.call('ZREM', park(p, string.sub(place, 9)), member)
+      end
       if redis.call('ZREM', queue(p, tenant), member) == 1 then
         found = found + 1
         redis.call('HDEL', released(p), member)

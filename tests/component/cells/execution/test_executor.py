@@ -302,7 +302,7 @@ async def test_max_concurrency_and_bulkheads(
             running -= 1
 
     async with cell(cell_database_url, valkey_url, slots=16) as made:
-        await made.target(target.url, "tgt_slow", max_concurrency=3)
+        await made.target(target.url, "tgt_slow", max_concurrency=3, latency_slo_ms=900_000)
         await made.target(target.url + "/fast", "tgt_fast")
         fast = answering(200)
 
@@ -310,9 +310,10 @@ async def test_max_concurrency_and_bulkheads(
             return await (fast if request.path.startswith("/fast") else counted)(request)
 
         target.answer = by_path
-        # More than its class has slots: all but three wait at the target, holding none.
+        # More than its class has slots: all but three are put aside, and hold neither slot nor claim.
         waiting = [await made.run_now("tgt_slow") for _ in range(20)]
-        await eventually(lambda: made.count("executor_parked", priority="default") == 17)
+        await eventually(lambda: made.count("target_parked_members") == 17)
+        assert made.count("executor_parked", priority="default") == 0
         assert made.count("executor_in_flight", priority="default") == 3
         for priority in Priority:
             run = await made.ended(await made.run_now("tgt_fast", priority=priority))

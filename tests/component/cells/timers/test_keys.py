@@ -10,14 +10,16 @@ from cells.timers.valkey import script_text
 _SPELL = """
 return {bucket(ARGV[1], ARGV[2], ARGV[3]), heads(ARGV[1], ARGV[3]), held(ARGV[1], ARGV[4]), gate(ARGV[1]),
   queue(ARGV[1], ARGV[4]), tenants(ARGV[1]), idle(ARGV[1]), virtual_time(ARGV[1]), released(ARGV[1]),
-  MINUTES, HELD_AT, RATES, WAKE, READY}
+  board(ARGV[5]), history(ARGV[5]), park(ARGV[1], ARGV[5]), parked(ARGV[1]),
+  MINUTES, HELD_AT, RATES, WAKE, READY, PARKED_LOOKS, EXECUTORS}
 """
 
 
 async def test_python_and_lua_spell_the_same_keys(valkey: redis.Redis) -> None:
     keys, tenant, minute = Keys("eu-1"), bytes(range(16)), 29_843_280
+    target = tenant + b"tgt_a"
     prelude = script_text("renew").split("-- Begin a generation")[0]
-    spelled = await valkey.eval(prelude + _SPELL, 1, keys.prefix, 2, 17, minute_label(minute), tenant)
+    spelled = await valkey.eval(prelude + _SPELL, 1, keys.prefix, 2, 17, minute_label(minute), tenant, target)
     assert spelled == [
         keys.bucket(2, 17, minute),
         keys.heads(2, minute),
@@ -28,10 +30,16 @@ async def test_python_and_lua_spell_the_same_keys(valkey: redis.Redis) -> None:
         keys.idle(2).encode(),
         keys.virtual_time(2).encode(),
         keys.released(2).encode(),
+        keys.board(target),
+        keys.history(target),
+        keys.park(2, target),
+        keys.parked(2).encode(),
         keys.minutes.encode(),
         keys.held_at.encode(),
         keys.rates.encode(),
         keys.wake.encode(),
         keys.ready.encode(),
+        keys.parked_looks.encode(),
+        keys.executors.encode(),
     ]
     assert minute_label(minute) == "202609281200"

@@ -82,7 +82,7 @@ async def test_a_tenant_with_too_much_parked_is_passed_over_until_half_is_gone()
     target = Target((uuid.UUID(int=1), "tgt_a"))
     for _ in range(PARKED_PER_TENANT):
         assert lane.full_tenants == set()
-        lane.park(work(lane, target), first=False)
+        lane.park(work(lane, target), first=False, now=0.0)
     assert lane.full_tenants == {uuid.UUID(int=1)}
     lane.wake.clear()
     while len(target.waiting) >= PARKED_PER_TENANT // 2:
@@ -101,9 +101,9 @@ def test_who_was_first_stays_first() -> None:
     lane = Lane(Priority.DEFAULT, 1, cast("object", None))  # type: ignore[arg-type]
     target = Target((uuid.UUID(int=1), "tgt_a"))
     first, second = work(lane, target), work(lane, target)
-    lane.park(first, first=first.parked)
-    lane.park(second, first=second.parked)
+    lane.park(first, first=first.parked, now=0.0)
+    lane.park(second, first=second.parked, now=0.0)
     handed = target.waiting.popleft()
     lane.unpark(handed)
-    lane.park(handed, first=handed.parked)
+    lane.park(handed, first=handed.parked, now=0.0)
     assert list(target.waiting) == [first, second]
