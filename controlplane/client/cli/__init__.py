@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from controlplane.client.cli import accounts, importing, jobs, money, people, runs, targets, working
+from controlplane.client.cli import accounts, importing, jobs, money, people, planning, runs, targets, working
 from controlplane.client.cli.session import command
 from controlplane.client.wire import user_agent
 
@@ -33,6 +33,7 @@ command(app, "login")(accounts.login)
 command(app, "usage")(money.usage)
 command(app, "stats")(runs.stats)
 command(app, "tenant")(money.tenant)
+app.command("capacity")(planning.capacity)
 
 
 def _version(wanted: bool) -> None:
