@@ -66,7 +66,10 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
     selection = api.call("POST", "/v1/selections", chosen)
     operation = _paused_in_bulk(api, target)
     run_id = _ran(api, target, "/once", "SUCCEEDED")
-    _ran(api, target, "/status/418", "FAILED")
+    letter = _ran(api, target, "/status/418", "FAILED")
+    done_with = _ran(api, target, "/status/418", "FAILED")
+    purge = api.call("POST", "/v1/dlq:purge", {"filter": {"run_ids": [done_with]}})["redrive_id"]
+    eventually_sync(lambda: api.get(f"/v1/redrives/{purge}")["state"] == "DONE", timeout=30)
     key = api.call("POST", "/v1/api-keys", {"name": "spare", "scopes": ["jobs:read"]})
     member = api.call(
         "POST", "/v1/members", {"email": f"{secrets.token_hex(4)}@example.com", "role": "viewer"}
@@ -85,6 +88,8 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         selection_id=selection["selection_id"],
         selection_hash=selection["hash"],
         operation_id=operation,
+        letter=letter,
+        redrive_id=purge,
         **_under_way(api, f"queue-{mark}"),
     )
     return tenant

@@ -24,6 +24,7 @@ from cells.api import (
     ledger,
     openapi,
     problems,
+    redrives,
     runs,
     schedules,
     selections,
@@ -42,7 +43,7 @@ from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
 #: Tried in this order, the busiest first.
 _RESOURCES = (
     *(jobs, task_queues, worker_calls, batches, declaring, ledger, runs, job_changes),
-    *(schedules, targets, target_health, selections, dlq, stats, herd, events, internal),
+    *(schedules, targets, target_health, selections, redrives, dlq, stats, herd, events, internal),
 )
 
 

@@ -62,7 +62,7 @@ async def list_dlq(call: Call, query: Annotated[DlqQuery, Query()]) -> Response:
         {
             "groups": [_group(row) for row in groups],
             "truncated": truncated,
-            "items": [_letter(row) for row in rows[: query.limit]],
+            "items": [letter_document(row) for row in rows[: query.limit]],
             "next_cursor": cursor,
         },
         headers=pagination.next_link("/v1/dlq", filters, query.limit, cursor),
@@ -91,7 +91,7 @@ async def read_dead_letter(call: Call, run_id: RunId) -> Response:
     run = await store.get_run(call.tenant_id, key) if letters else None
     if not letters:
         raise not_found("dead letter")
-    shown = [_letter(row) | {"state": row["state"]} for row in letters]
+    shown = [letter_document(row) | {"state": row["state"]} for row in letters]
     document = shown[0] | {"earlier": shown[1:], "run": None}
     if run is not None:
         document["run"] = documents.run_document(run, bodies_shown=call.may(Scope.PAYLOADS_READ))
@@ -118,7 +118,8 @@ def _group(row: Mapping[str, Any]) -> documents.Document:
     }
 
 
-def _letter(row: Mapping[str, Any]) -> documents.Document:
+def letter_document(row: Mapping[str, Any]) -> documents.Document:
+    """A dead letter."""
     key: RunKey = row["key"]
     return {
         "run_id": ids.run_id(key),

@@ -53,9 +53,9 @@ class _Name(Convertor[str]):
 
 
 class _RunName(_Name):
-    """A run id: it holds colons, each before a digit (`…T00:00:00Z:2`)."""
+    """A run id: it holds colons, each before a number (`…T00:00:00Z:2`)."""
 
-    regex = "[^/:]+(?::[0-9][^/:]*)*"
+    regex = "[^/:]+(?::-?[0-9][^/:]*)*"
 
 
 class _Key(_Name):

@@ -11,7 +11,6 @@ from cells.api.queries import Page
 from cells.api.texts import Body, Moment, Name, Tag, Term
 from cells.domain import ids
 from cells.domain.job import JobState
-from cells.ports import BulkAction
 
 #: Jobs that can be named one by one.
 NAMED_LIMIT = 1000
@@ -19,7 +18,8 @@ NAMED_LIMIT = 1000
 RATE_LIMIT = 1000
 
 
-def _job_id(text: str) -> str:
+def checked_job_id(text: str) -> str:
+    """The text, if it is the id of a job."""
     if ids.decode(ids.JOB, text) is None:
         raise PydanticCustomError("job_id", "is not the id of a job")
     return text
@@ -28,7 +28,7 @@ def _job_id(text: str) -> str:
 class FilterIn(Body):
     """Which jobs; all conditions hold. Without any: all jobs."""
 
-    job_ids: list[Annotated[str, AfterValidator(_job_id)]] | None = Field(
+    job_ids: list[Annotated[str, AfterValidator(checked_job_id)]] | None = Field(
         default=None, min_length=1, max_length=NAMED_LIMIT
     )
     state: Literal["ACTIVE", "SCHEDULED", "PAUSED"] | None = None
@@ -48,7 +48,7 @@ class FilterIn(Body):
 class SelectionIn(Body):
     """Jobs to choose, and what is to be done with them."""
 
-    action: BulkAction
+    action: Literal["pause", "resume", "cancel"]
     filter: FilterIn = FilterIn()
 
 

@@ -14,10 +14,11 @@ from cells.api import documents, idempotency, pagination, shapes
 from cells.api.problems import Problem, conflict, not_found
 from cells.api.routing import Call, Routes, Rule, answer, page
 from cells.api.selection_models import ApplyIn, OperationQuery, SelectionIn
+from cells.bulk import JOB_ACTIONS
 from cells.contract import ErrorCode, Scope
 from cells.domain import ids
 from cells.domain.job import STATUS
-from cells.ports import Conflict, JobFilter, JobRow, OperationRow, SelectionRow
+from cells.ports import BulkAction, Conflict, JobFilter, JobRow, OperationRow, SelectionRow
 
 routes = Routes("Bulk changes")
 
@@ -62,7 +63,7 @@ async def create_selection(call: Call, body: SelectionIn) -> Response:
         row, replayed = await services.store.create_selection(
             call.fence,
             selection_id=services.fresh_id(),
-            action=body.action,
+            action=BulkAction(body.action),
             where=JobFilter(
                 state=asked.job_state(),
                 target_id=asked.target,
@@ -144,7 +145,7 @@ async def _found_selection(call: Call, text: str) -> SelectionRow:
     row = None
     if selection_id is not None:
         row = await call.services.store.get_selection(call.tenant_id, selection_id)
-    if row is None:
+    if row is None or row.action not in JOB_ACTIONS:
         raise not_found("selection")
     return row
 
@@ -216,7 +217,7 @@ async def list_operations(call: Call, query: Annotated[OperationQuery, Query()])
 async def read_operation(call: Call, operation_id: OperationId) -> Response:
     """Read a bulk operation: progress while it runs, its summary afterwards."""
     row = await call.services.store.get_operation(call.tenant_id, _operation_id(operation_id))
-    if row is None:
+    if row is None or row.action not in JOB_ACTIONS:
         raise not_found("operation")
     return answer(_operation(row))
 
@@ -232,7 +233,8 @@ async def stop_operation(call: Call, operation_id: OperationId) -> Response:
     """Stop a bulk operation. What it has done stays done; the rest is left alone."""
     wanted = _operation_id(operation_id)
     services = call.services
-    if await services.store.get_operation(call.tenant_id, wanted) is None:
+    found = await services.store.get_operation(call.tenant_id, wanted)
+    if found is None or found.action not in JOB_ACTIONS:
         raise not_found("operation")
     try:
         row = await services.store.stop_operation(

@@ -14,6 +14,7 @@ from datetime import datetime
 import msgspec
 import psycopg
 
+from cells.bulk import LETTER_ACTIONS
 from cells.domain.faults import ScheduleError
 from cells.domain.job import JobState
 from cells.domain.resuming import resumes_at
@@ -35,6 +36,7 @@ from cells.store.database import Connection, Row, fetch_one, fetch_row
 from cells.store.job_changes import change_state
 from cells.store.jobs import read_job
 from cells.store.journal import Entry, seconds
+from cells.store.letter_steps import step_letters
 from cells.store.selections import TARGETS, operation_row, tell_operation
 
 _CHUNK = 1000
@@ -52,7 +54,12 @@ class Operations(StoreBase):
             row = await fetch_one(connection, "operation_next")
             if row is None:
                 return None
-            tenant, epoch, config, operation_id, selection_id, action, position, total, rate, _ = row
+            tenant, epoch, config, operation_id, selection_id, action, position, total, rate, *_ = row
+            if action in LETTER_ACTIONS:
+                entry = Entry()
+                step = await step_letters(connection, entry, row)
+                await self._journal.append(connection, host_id, entry)
+                return step
             slice_ = await _slice(
                 connection, tenant, selection_id, position, min(_SLICE, max(1, rate), total)
             )

@@ -16,6 +16,7 @@ from cells.store.insight import Insight
 from cells.store.job_changes import JobChanges
 from cells.store.jobs import Jobs
 from cells.store.lake import Lake
+from cells.store.letters import Letters
 from cells.store.limits import TargetLimits
 from cells.store.meters import Meters
 from cells.store.operations import Operations
@@ -47,6 +48,7 @@ class PostgresStore(
     TargetLimits,
     Selections,
     Operations,
+    Letters,
     Stats,
     Herds,
     Events,

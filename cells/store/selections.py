@@ -9,6 +9,7 @@ from datetime import datetime
 import msgspec
 from psycopg import errors
 
+from cells.bulk import JOB_ACTIONS
 from cells.domain import ids
 from cells.domain.job import JobState
 from cells.domain.transitions import JOB_TRANSITIONS
@@ -170,11 +171,18 @@ class Selections(StoreBase):
             return None if row is None else operation_row(tenant_id, row)
 
     async def list_operations(
-        self, tenant_id: uuid.UUID, *, state: str | None, after: tuple[datetime, uuid.UUID] | None, limit: int
+        self,
+        tenant_id: uuid.UUID,
+        *,
+        state: str | None,
+        after: tuple[datetime, uuid.UUID] | None,
+        limit: int,
+        actions: Sequence[BulkAction] = JOB_ACTIONS,
     ) -> Sequence[OperationRow]:
         """Newest first."""
         parameters = {
             "tenant": tenant_id,
+            "actions": texts([action.value for action in actions]),
             "state": state,
             "after_at": None if after is None else after[0],
             "after_id": None if after is None else after[1],
@@ -204,11 +212,14 @@ class Selections(StoreBase):
             return found
 
 
-def tell_operation(entry: Entry, type_: str, row: OperationRow, actor: str) -> None:
+def tell_operation(entry: Entry, type_: str, row: OperationRow, actor: str | None) -> None:
     """A bulk operation began or ended; its jobs tell nothing of their own."""
     subject = ids.encode(ids.OPERATION, row.operation_id)
     counts = {"done": row.done, "unchanged": row.unchanged, "failed": row.failed}
-    entry.event(row.tenant_id, type_, subject, actor, action=row.action.value, total=row.total, **counts)
+    why = {} if row.stop_reason is None else {"reason": row.stop_reason}
+    entry.event(
+        row.tenant_id, type_, subject, actor, action=row.action.value, total=row.total, **counts, **why
+    )
 
 
 def selection_row(row: Row) -> SelectionRow:
@@ -246,6 +257,8 @@ def operation_row(tenant_id: uuid.UUID, row: Row) -> OperationRow:
         created_at=row[13],
         finished_at=row[14],
         stopped_by=row[15],
+        stages=row[16],
+        stop_reason=row[17],
     )
 
 

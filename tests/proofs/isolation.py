@@ -222,6 +222,8 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "preview_schedule": {"schedule": job["schedule"]},
         "create_selection": {"action": "cancel", "filter": {"job_ids": [things["job_id"]]}},
         "apply_selection": {"hash": things["selection_hash"]},
+        "redrive": {"filter": {"run_ids": [things["letter"]]}},
+        "purge": {"filter": {"run_ids": [things["letter"]]}},
         "create_target": {"target_id": things["target_id"], "base_url": "https://intruder.example"},
         "edit_target": {"description": "changed"},
         "rotate_secret": {},

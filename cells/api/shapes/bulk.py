@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from cells.api.shapes.base import Shape
+from cells.api.shapes.runs import DeadLetter
 
 
 class SampledJob(Shape):
@@ -70,6 +71,67 @@ class OperationPage(Shape):
     next_cursor: str | None
 
 
+# --- dead letters ------------------------------------------------------------------------
+class LetterSelection(Shape):
+    """Dead letters that were chosen: nothing has happened to them yet."""
+
+    selection_id: str
+    action: Literal["redrive", "purge"]
+    filter: dict[str, JsonValue]
+    count: int
+    sample: list[DeadLetter] = Field(description="Those whose turn comes first, ten at most.")
+    hash: str = Field(description="Names exactly these letters and this action.")
+    created_by: str
+    created_at: datetime
+    expires_at: datetime
+
+
+class FailedLetter(Shape):
+    """A letter that could not be dealt with."""
+
+    run_id: str
+    reason: str
+
+
+class Redrive(Shape):
+    """Dead letters being redriven (or purged), or the summary of that."""
+
+    redrive_id: str
+    selection_id: str
+    action: Literal["redrive", "purge"]
+    state: Literal["RUNNING", "STOPPED", "DONE"]
+    stage: Literal["first", "ten", "rest"] | None = Field(
+        description="`first` sends one letter of each fingerprint and waits for it, `ten` ten more of "
+        "each, `rest` the others."
+    )
+    total: int
+    processed: int
+    done: int
+    unchanged: int = Field(description="Somebody else had dealt with them before their turn came.")
+    failed: int
+    reasons: dict[str, int] = Field(description="Why letters failed, with counts.")
+    failures: list[FailedLetter] = Field(description="The first few.")
+    max_per_second: int
+    filter: dict[str, JsonValue] | None = Field(description="What the letters were chosen by.")
+    hash: str | None = Field(description="Of exactly these letters and this action.")
+    sample: list[DeadLetter] | None = Field(None, description="The first ten; where one is read.")
+    runs: dict[str, int] | None = Field(
+        None, description="How the redriven runs stand, by state (of ten thousand); where one is read."
+    )
+    created_by: str
+    created_at: datetime
+    finished_at: datetime | None
+    stopped_by: str | None
+    stop_reason: str | None = Field(description="Why it stopped by itself.")
+
+
+class RedrivePage(Shape):
+    """A page of redrives and purges."""
+
+    items: list[Redrive]
+    next_cursor: str | None
+
+
 # --- events ------------------------------------------------------------------------------
 class Event(Shape):
     """Something people should hear of."""
@@ -77,8 +139,8 @@ class Event(Shape):
     event_id: str
     type: str = Field(
         description="job.created, job.edited, job.revived, job.paused, job.resumed, job.completed, "
-        "job.cancelled, run.dead_lettered, target.created, target.edited, target.approved, target.pending, "
-        "target.disabled, target.gone, target.deleted, target.secret_rotated, target.tested, "
+        "job.cancelled, run.dead_lettered, run.redriven, target.created, target.edited, target.approved, "
+        "target.pending, target.disabled, target.gone, target.deleted, target.secret_rotated, target.tested, "
         "operation.started, operation.stopped, operation.ended, quota.reached; others may follow."
     )
     at: datetime

@@ -69,29 +69,30 @@ ORDER BY s.n;
 
 -- name: operation_start
 -- RUNNING over a selection (tenant_id, selection); nothing where there is one already.
-INSERT INTO operations (tenant_id, operation_id, selection_id, action, total, max_per_second, created_by)
-SELECT tenant_id, %(operation)s, selection_id, action, count, %(rate)s, %(actor)s
+INSERT INTO operations (tenant_id, operation_id, selection_id, action, total, max_per_second, created_by, stages)
+SELECT tenant_id, %(operation)s, selection_id, action, count, %(rate)s, %(actor)s, stages
 FROM selections WHERE tenant_id = %(tenant)s AND selection_id = %(selection)s
 ON CONFLICT (tenant_id, selection_id) DO NOTHING;
 
 -- name: operation_of
 -- The operation over a selection (tenant_id, selection).
 SELECT operation_id, selection_id, action, state, total, position, done, unchanged, failed, reasons::text, failures::text,
-       max_per_second, created_by, created_at, finished_at, stopped_by
+       max_per_second, created_by, created_at, finished_at, stopped_by, stages, stop_reason
 FROM operations WHERE tenant_id = %(tenant)s AND selection_id = %(selection)s;
 
 -- name: operation_get
 -- One operation (tenant_id, operation).
 SELECT operation_id, selection_id, action, state, total, position, done, unchanged, failed, reasons::text, failures::text,
-       max_per_second, created_by, created_at, finished_at, stopped_by
+       max_per_second, created_by, created_at, finished_at, stopped_by, stages, stop_reason
 FROM operations WHERE tenant_id = %(tenant)s AND operation_id = %(operation)s;
 
 -- name: operation_list
--- A page of a tenant's operations, newest first.
+-- A page of a tenant's operations of some kinds, newest first.
 SELECT operation_id, selection_id, action, state, total, position, done, unchanged, failed, reasons::text, failures::text,
-       max_per_second, created_by, created_at, finished_at, stopped_by
+       max_per_second, created_by, created_at, finished_at, stopped_by, stages, stop_reason
 FROM operations
-WHERE tenant_id = %(tenant)s AND (%(state)s::text IS NULL OR state = %(state)s)
+WHERE tenant_id = %(tenant)s AND action = ANY(%(actions)s::text[])
+  AND (%(state)s::text IS NULL OR state = %(state)s)
   AND (created_at, operation_id) < (coalesce(%(after_at)s::timestamptz, 'infinity'),
                                     coalesce(%(after_id)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 ORDER BY created_at DESC, operation_id DESC LIMIT %(limit)s;
@@ -105,7 +106,7 @@ WHERE tenant_id = %(tenant)s AND operation_id = %(operation)s AND state = 'RUNNI
 -- Locks one operation whose turn has come (any tenant_id that is active here); passes over those
 -- that somebody else works on.
 SELECT o.tenant_id, t.ownership_epoch, t.config::text, o.operation_id, o.selection_id, o.action, o.position, o.total,
-       o.max_per_second, o.created_by
+       o.max_per_second, o.created_by, o.stages, o.looked_at
 FROM operations o JOIN tenants t ON t.tenant_id = o.tenant_id AND t.state = 'ACTIVE'
 WHERE o.state = 'RUNNING' AND o.next_at <= clock_timestamp()
 ORDER BY o.next_at LIMIT 1
@@ -126,8 +127,9 @@ UPDATE operations SET
     failures = CASE WHEN jsonb_array_length(failures) < 20 THEN failures || %(failures)s::jsonb ELSE failures END,
     next_at = greatest(next_at, clock_timestamp() - interval '1 second')
               + (%(done)s + %(unchanged)s + %(failed)s) * interval '1 second' / max_per_second,
+    looked_at = clock_timestamp(),
     state = CASE WHEN position + %(done)s + %(unchanged)s + %(failed)s >= total THEN 'DONE' ELSE state END,
     finished_at = CASE WHEN position + %(done)s + %(unchanged)s + %(failed)s >= total THEN clock_timestamp() END
 WHERE tenant_id = %(tenant)s AND operation_id = %(operation)s
 RETURNING operation_id, selection_id, action, state, total, position, done, unchanged, failed, reasons::text,
-          failures::text, max_per_second, created_by, created_at, finished_at, stopped_by;
+          failures::text, max_per_second, created_by, created_at, finished_at, stopped_by, stages, stop_reason;

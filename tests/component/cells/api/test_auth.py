@@ -9,7 +9,8 @@ import pytest
 
 from cells.contract import SIGNATURE_TOLERANCE_MS, Caller, Scope, sign_request
 from cells.domain import ids
-from tests.component.cells.api.harness import CELL, KEY, Api, Cell
+from cells.domain.run import RunState
+from tests.component.cells.api.harness import CELL, KEY, Api, Cell, waiting_run
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -28,6 +29,11 @@ async def furnished(cell: Cell) -> dict[str, str]:
     selection = await cell.api.ok("POST", "/v1/selections", chosen, status=201)
     path = f"/v1/selections/{selection['selection_id']}:apply"
     operation = await cell.api.ok("POST", path, {"hash": selection["hash"]}, status=202)
+    letter = await cell.api.ok("POST", f"/v1/jobs/{job['job_id']}:trigger", status=201)
+    (claim,) = await cell.claim_members([waiting_run(letter["run_id"], cell.api.tenant)])
+    await cell.complete(claim, RunState.FAILED)
+    purge = await cell.api.ok("POST", "/v1/dlq:purge", {}, status=202)
+    await cell.api.ok("POST", f"/v1/redrives/{purge['redrive_id']}:stop")
     return {
         "target": target["target_id"],
         "job": job["job_id"],
@@ -35,6 +41,7 @@ async def furnished(cell: Cell) -> dict[str, str]:
         "key": "nightly",
         "selection": selection["selection_id"],
         "operation": operation["operation_id"],
+        "redrive": purge["redrive_id"],
     }
 
 
@@ -76,6 +83,12 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
     ("GET", "/v1/selections/{selection}", None, Scope.JOBS_READ),
     ("POST", "/v1/selections/{selection}:apply", {"hash": "0" * 64}, Scope.JOBS_WRITE),
     ("GET", "/v1/operations", None, Scope.JOBS_READ),
+    ("POST", "/v1/dlq:redrive", {"dry_run": True}, Scope.JOBS_WRITE),
+    ("POST", "/v1/dlq:purge", {"dry_run": True}, Scope.JOBS_WRITE),
+    ("POST", "/v1/dlq/{run}:redrive", None, Scope.JOBS_WRITE),
+    ("GET", "/v1/redrives", None, Scope.JOBS_READ),
+    ("GET", "/v1/redrives/{redrive}", None, Scope.JOBS_READ),
+    ("POST", "/v1/redrives/{redrive}:stop", None, Scope.JOBS_WRITE),
     ("GET", "/v1/operations/{operation}", None, Scope.JOBS_READ),
     ("POST", "/v1/operations/{operation}:stop", None, Scope.JOBS_WRITE),
     ("GET", "/v1/dlq", None, Scope.JOBS_READ),

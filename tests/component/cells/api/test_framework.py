@@ -107,7 +107,15 @@ async def test_odd_json_is_never_a_crash(api: Api) -> None:
 
 
 async def test_unknown_and_wrong_parameters(api: Api) -> None:
-    for path in ("/v1/jobs", "/v1/runs", "/v1/targets", "/v1/dlq", "/v1/operations", "/v1/events"):
+    for path in (
+        "/v1/jobs",
+        "/v1/runs",
+        "/v1/targets",
+        "/v1/dlq",
+        "/v1/operations",
+        "/v1/redrives",
+        "/v1/events",
+    ):
         for query, name in (
             ("limit=0", "limit"),
             ("limit=201", "limit"),
@@ -134,7 +142,7 @@ async def test_the_document_describes_the_application(running: Cell) -> None:
     assert not [path for path in document["paths"] if "internal" in path]
     schemas = document["components"]["schemas"]
     operations = [op for item in document["paths"].values() for op in item.values()]
-    assert len({op["operationId"] for op in operations}) == len(operations) == 37
+    assert len({op["operationId"] for op in operations}) == len(operations) == 43
     text = json.dumps(document)
     for name in schemas:
         assert f"#/components/schemas/{name}" in text

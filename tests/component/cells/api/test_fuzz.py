@@ -135,6 +135,7 @@ async def test_any_query(running: Cell, query: str) -> None:
         "/v1/herd",
         "/v1/events",
         "/v1/operations",
+        "/v1/redrives",
     ):
         answer = await running.api.send("GET", f"{path}?{query}")
         assert answer.status_code in (200, 400, 422), answer.text
