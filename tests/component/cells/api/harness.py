@@ -39,7 +39,6 @@ from cells.ports import (
     TenantPlacement,
 )
 from cells.secrets import SealedBox
-from cells.store.complete import run_generation
 from cells.store.postgres import PostgresStore
 from cells.timers.members import unpack
 from cells.timers.queue import ValkeyQueue
@@ -309,23 +308,6 @@ class Cell:
         """The same API over a wrapped store or queue."""
         app = _app(self, store or self.store, queue or self.queue)
         return Api(app, _client(app), self.clock, self.api.tenant)
-
-
-def waiting_run(run_id: str, tenant: uuid.UUID, *, series: int = 1) -> Member:
-    """A run that waits for its first attempt of a series, as the queue knows it."""
-    key = ids.parse_run_id(run_id)
-    assert key is not None
-    return Member(
-        tenant_id=tenant,
-        parent_id=key.parent_id,
-        scheduled_for=int(key.scheduled_for.timestamp()),
-        ordinal=key.ordinal,
-        is_run=True,
-        generation=run_generation(series, 0),
-        priority=2,
-        due_ms=0,
-        shard=ids.shard_of(key.parent_id),
-    )
 
 
 def settings(database_url: str = "", valkey_url: str = "") -> Settings:

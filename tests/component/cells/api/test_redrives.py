@@ -15,7 +15,8 @@ from cells.domain.run import RunState
 from cells.execution.operations import Operations
 from cells.observability.metrics import Metrics
 from cells.ports import Claim
-from tests.component.cells.api.harness import Cell, waiting_run
+from tests.component.cells.api.harness import Cell
+from tests.component.cells.api.waiting import waiting_run
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
