@@ -10,7 +10,7 @@ import pytest
 from cells.contract import SIGNATURE_TOLERANCE_MS, Caller, Scope, sign_request
 from cells.domain import ids
 from cells.domain.run import RunState
-from tests.component.cells.api.harness import CELL, KEY, Api, Cell, waiting_run
+from tests.component.cells.api.harness import CELL, KEY, Api, Cell
 from tests.component.cells.api.waiting import waiting_run
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
