@@ -6,7 +6,7 @@ import uuid
 
 from cells.domain import ids
 from cells.ports import Member
-from cells.store.claim_batch import run_generation
+from cells.store.complete import run_generation
 
 
 def waiting_run(run_id: str, tenant: uuid.UUID, *, series: int = 1) -> Member:
