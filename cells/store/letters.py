@@ -10,10 +10,10 @@ from typing import Any
 from cells.bulk import LetterFilter
 from cells.domain import ids
 from cells.domain.ids import RunKey
+from cells.domain.run import run_generation
 from cells.ports import BulkAction, Conflict, Fence, Member, SelectionRow, Terminal
 from cells.store.arrays import due_to_ms, from_datetime, instants, int4s, uuids
 from cells.store.base import StoreBase
-from cells.store.complete import run_generation
 from cells.store.database import Row, fetch_all, fetch_one, fetch_row
 from cells.store.journal import seconds
 from cells.store.selections import SAMPLE, SELECTION_LIMIT, selection_row

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 
 from cells.domain import ids
+from cells.domain.run import run_generation
 from cells.ports import Member
-from cells.store.complete import run_generation
 
 
 def waiting_run(run_id: str, tenant: uuid.UUID, *, series: int = 1) -> Member:
