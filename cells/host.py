@@ -29,6 +29,7 @@ from cells.execution.executor import Executor
 from cells.execution.host_agent import HostAgent
 from cells.execution.operations import Operations
 from cells.execution.reaper import Reaper
+from cells.execution.rescheduling import Rescheduling
 from cells.execution.trial import Trial
 from cells.lake.files import LakeFiles, open_files
 from cells.lake.reader import LakeReader
@@ -181,6 +182,7 @@ class Process:
         if "reaper" in roles:
             yield "reaper", lambda: Reaper(store, queue, host, clock, metrics)
             yield "operations", lambda: Operations(store, queue, host, clock, metrics)
+            yield "rescheduling", lambda: Rescheduling(store, queue, host, clock, metrics)
             yield "upkeep", lambda: Upkeep(store, metrics)
             yield "vitals", lambda: VitalSigns(store, metrics)
         if "lake" in roles and self.lake is not None:

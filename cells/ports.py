@@ -59,6 +59,7 @@ from cells.records import (
     TrialOutcome,
     Vitals,
 )
+from cells.scheduling import SchedulingStore
 
 __all__ = [
     "EVENTS_LOOKED_AT",
@@ -115,7 +116,9 @@ __all__ = [
 ]
 
 
-class Store(BulkStore, EventStore, HistoryStore, InsightStore, LimitStore, PullStore, Protocol):
+class Store(
+    BulkStore, EventStore, HistoryStore, InsightStore, LimitStore, PullStore, SchedulingStore, Protocol
+):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
 
     # tenants and the cell's own ownership

@@ -13,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 
+from cells.domain.claiming import Skip
 from cells.domain.ids import RunKey
 from cells.domain.job import JobDefinition, JobState
 from cells.domain.run import Attempt, RunState
@@ -156,6 +157,7 @@ class NewJob:
     state: JobState
     actor: str
     created_at: datetime | None = None  # None: the time of the transaction that writes it
+    passed: tuple[Skip, ...] = ()  # what will not run before next_run_at: DST gaps, excluded dates
     # Set where the client sent an Idempotency-Key:
     idempotency_route: str | None = None
     idempotency_key: str | None = None

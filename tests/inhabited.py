@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from tests.api import Api
 from tests.stack import Stack
@@ -62,6 +63,9 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
             "payload": {"secret": f"payload-{mark}"},
         }
     )
+    calendar = f"cal_{mark}"
+    api.call("PUT", f"/v1/calendars/{calendar}", {"name": f"closed {mark}", "dates": ["2099-12-24"]})
+    backfill = _backfilled(api, target)
     chosen = {"action": "pause", "filter": {"job_ids": [job["job_id"]]}}
     selection = api.call("POST", "/v1/selections", chosen)
     operation = _paused_in_bulk(api, target)
@@ -91,6 +95,8 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         letter=letter,
         redrive_id=purge,
         **_under_way(api, f"queue-{mark}"),
+        calendar_id=calendar,
+        backfill_id=backfill,
     )
     return tenant
 
@@ -127,6 +133,22 @@ def _paused_in_bulk(api: Api, target: str) -> str:
     )["operation_id"]
     eventually_sync(lambda: api.get(f"/v1/operations/{operation}")["state"] == "DONE", timeout=30)
     return str(operation)
+
+
+def _backfilled(api: Api, target: str) -> str:
+    """The id of a backfill that has ended."""
+    started = datetime.now(UTC) - timedelta(hours=3)
+    start_at = started.strftime("%Y-%m-%dT%H:%M:%SZ")
+    job = api.create_job(
+        {
+            "schedule": {"type": "RATE", "every_seconds": 3600, "start_at": start_at},
+            "target": {"target_id": target},
+        }
+    )
+    stretch = {"from": (started - timedelta(minutes=1)).isoformat(), "until": datetime.now(UTC).isoformat()}
+    made = api.call("POST", f"/v1/jobs/{job['job_id']}:backfill", stretch)["backfill_id"]
+    eventually_sync(lambda: api.get(f"/v1/backfills/{made}")["state"] == "DONE", timeout=30)
+    return str(made)
 
 
 def _ran(api: Api, target: str, path: str, state: str) -> str:

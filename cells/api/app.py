@@ -13,7 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from cells.api import (
+    backfills,
     batches,
+    calendars,
     declaring,
     dlq,
     events,
@@ -22,6 +24,7 @@ from cells.api import (
     job_changes,
     jobs,
     ledger,
+    lengthening,
     openapi,
     problems,
     redrives,
@@ -43,7 +46,20 @@ from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
 #: Tried in this order, the busiest first.
 _RESOURCES = (
     *(jobs, task_queues, worker_calls, batches, declaring, ledger, runs, job_changes),
-    *(schedules, targets, target_health, selections, redrives, dlq, stats, herd, events, internal),
+    *(
+        schedules,
+        calendars,
+        backfills,
+        targets,
+        target_health,
+        selections,
+        redrives,
+        dlq,
+        stats,
+        herd,
+        events,
+    ),
+    *(internal, lengthening),
 )
 
 

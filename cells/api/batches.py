@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from cells.api import building, documents, idempotency, shapes
+from cells.api import building, documents, idempotency, scheduling, shapes
 from cells.api.batch_models import BATCH_LIMIT, BatchIn
 from cells.api.models import JobIn
 from cells.api.problems import Problem, body_fault, invalid, key_reused, malformed, of_exception
@@ -109,7 +109,7 @@ class _Batch:
         self._call = call
         self._now = call.services.now()
         self._header = idempotency.read_key(call.header(b"idempotency-key"))
-        self._planner = building.Planner(call.tenant.config, self._now)
+        self._planner = scheduling.Planner(call.tenant.config, self._now)
         self._targets = building.TargetFinder(call)
 
     async def read(self, place: int, raw: bytes) -> NewJob:
@@ -118,8 +118,8 @@ class _Batch:
         fields = object_fields(raw)
         key = self._key(place, fields)
         payload = take_payload(fields)
-        given = read_model(fields, JobIn, lambda those: building.more_schedule_faults(call.services, those))
-        schedule = self._planner.schedule(bytes(fields["schedule"]), given.schedule)
+        given = read_model(fields, JobIn, lambda those: scheduling.more_schedule_faults(call.services, those))
+        schedule = await self._planner.schedule(call, bytes(fields["schedule"]), given.schedule)
         target = await self._targets.find(given.target, given.headers)
         if key is None:
             job_id = call.services.fresh_id()

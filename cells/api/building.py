@@ -6,31 +6,20 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import msgspec
-from pydantic import TypeAdapter, ValidationError
 
 from cells.api import paths
-from cells.api.models import (
-    CronIn,
-    DstIn,
-    JobIn,
-    NowIn,
-    OnceIn,
-    RateIn,
-    ScheduleIn,
-    TargetIn,
-    TaskQueueTargetIn,
-)
-from cells.api.problems import Fault, Problem, body_fault, invalid, pointer_to, schedule_faults
+from cells.api.models import JobIn, TargetIn, TaskQueueTargetIn
+from cells.api.problems import Problem, body_fault, invalid, pointer_to
 from cells.api.reading import Fields
 from cells.api.routing import Call
-from cells.api.services import Services
+from cells.api.scheduling import Planner
 from cells.contract import ErrorCode
 from cells.domain import ids
-from cells.domain.faults import ScheduleError
+from cells.domain.claiming import Skip, swallowed
 from cells.domain.job import (
     ONE_REGION,
     Delivery,
-    Dst,
+    Gap,
     JobDefinition,
     JobState,
     Priority,
@@ -40,117 +29,12 @@ from cells.domain.job import (
     TargetRef,
     TargetType,
 )
-from cells.domain.schedule import compile_schedule, normalise
-from cells.domain.windows import due_at, window_for
+from cells.domain.schedule import compile_schedule
+from cells.domain.windows import due_at
 from cells.ports import JobRow, Member, NewJob, TargetRow, TenantConfig
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-
-_schedule: TypeAdapter[ScheduleIn] = TypeAdapter(ScheduleIn)
-
-
-# --- schedules ---------------------------------------------------------------------------
-def to_schedule(given: ScheduleIn) -> Schedule:
-    """The schedule as the domain knows it, unchecked."""
-    match given:
-        case OnceIn():
-            return Schedule(
-                type=ScheduleType.ONCE, run_at=given.run_at, time_zone=given.time_zone, dst=_dst(given.dst)
-            )
-        case CronIn():
-            return Schedule(
-                type=ScheduleType.CRON,
-                cron=given.cron,
-                time_zone=given.time_zone,
-                start_at=given.start_at,
-                end_at=given.end_at,
-                dst=_dst(given.dst),
-            )
-        case RateIn():
-            return Schedule(
-                type=ScheduleType.RATE,
-                every_seconds=given.every_seconds,
-                start_at=given.start_at,
-                end_at=given.end_at,
-            )
-        case NowIn():
-            return Schedule(type=ScheduleType.NOW)
-
-
-def _dst(given: DstIn) -> Dst:
-    return Dst(gap=given.gap, overlap=given.overlap)
-
-
-def checked_schedule(given: ScheduleIn, now: datetime) -> Schedule:
-    """The schedule as it is stored, or a 422 with every fault."""
-    try:
-        return normalise(to_schedule(given), now)
-    except ScheduleError as error:
-        raise invalid(schedule_faults(error)) from None
-
-
-def check_runs_again(schedule: Schedule, now: datetime) -> None:
-    """A 422 if a stored schedule has no occurrence left."""
-    try:
-        normalise(schedule, now)
-    except ScheduleError as error:
-        raise invalid(schedule_faults(error)) from None
-
-
-def more_schedule_faults(services: Services, fields: Fields) -> list[Fault]:
-    """What the domain says against the schedule of a body that has other faults as well."""
-    raw = fields.get("schedule")
-    if raw is None:
-        return []
-    try:
-        normalise(to_schedule(_schedule.validate_json(bytes(raw))), services.now())
-    except ValidationError:
-        return []  # told already
-    except ScheduleError as error:
-        return schedule_faults(error)
-    return []
-
-
-class Planner:
-    """First occurrences and windows as of one moment, each worked out once: the jobs of a batch have
-    most of them in common."""
-
-    def __init__(self, config: TenantConfig, now: datetime):
-        self._config = config
-        self._now = now
-        self._schedules: dict[bytes, Schedule] = {}
-        self._first: dict[int, datetime | None] = {}
-        self._windows: dict[tuple[int, int], int] = {}
-        self._kept: list[Schedule] = []  # so that their ids stay theirs
-
-    def schedule(self, raw: bytes, given: ScheduleIn) -> Schedule:
-        """`checked_schedule`, by the text it was given in."""
-        found = self._schedules.get(raw)
-        if found is None:
-            found = self._schedules[raw] = checked_schedule(given, self._now)
-        return found
-
-    def first(self, schedule: Schedule) -> datetime | None:
-        """The first occurrence."""
-        key = id(schedule)
-        if key not in self._first:
-            first = compile_schedule(schedule).first(self._now)
-            self._first[key] = first.at if first is not None else None
-            self._kept.append(schedule)
-        return self._first[key]
-
-    def window_ms(self, schedule: Schedule, requested_seconds: int) -> int:
-        """The window of a job on that schedule; a 422 if it cannot be."""
-        key = (id(schedule), requested_seconds)
-        found = self._windows.get(key)
-        if found is None:
-            try:
-                found = self._windows[key] = window_for(schedule, requested_seconds, self._config)
-            except ScheduleError as error:
-                raise invalid(schedule_faults(error)) from None
-            self._kept.append(schedule)
-        return found
 
 
 # --- targets -----------------------------------------------------------------------------
@@ -260,6 +144,7 @@ def to_definition(
         dispatch_window_seconds=_window_seconds(given.dispatch_window_seconds, schedule, config),
         misfire_policy=given.misfire_policy,
         misfire_grace_seconds=given.misfire_grace_seconds,
+        overlap_policy=given.overlap_policy,
         region_policy=policy,
         delivery=given.delivery,
     )
@@ -308,6 +193,7 @@ def new_job(
         if keep is None:
             # A ONCE in the past is due now, and not late by all the time before it was made.
             timer = max(timer, now)
+    passed = () if keep is not None else swallowed_ahead(schedule, now, next_run_at)
     return NewJob(
         job_id=job_id,
         definition=definition,
@@ -320,7 +206,17 @@ def new_job(
         state=state,
         actor=actor,
         created_at=now,
+        passed=passed,
     )
+
+
+def swallowed_ahead(schedule: Schedule, now: datetime, following: datetime | None) -> tuple[Skip, ...]:
+    """What a new job will not run before its first occurrence. Almost no schedule has any."""
+    if schedule.dst.gap is not Gap.SKIP and schedule.calendar is None:
+        return ()
+    if following is not None and following <= now:
+        return ()
+    return swallowed(compile_schedule(schedule), now, following)
 
 
 def member_of(job: NewJob | JobRow, tenant_id: uuid.UUID, *, version: int) -> Member | None:

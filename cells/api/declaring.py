@@ -10,18 +10,19 @@ from fastapi import Path
 from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
-from cells.api import building, documents, shapes
+from cells.api import building, documents, scheduling, shapes
 from cells.api.finding import check_version
 from cells.api.job_changes import requeue, set_state
 from cells.api.jobs import read_document
-from cells.api.models import JobIn, RateIn
-from cells.api.problems import Problem, body_fault, conflict, invalid, not_found
+from cells.api.models import JobIn
+from cells.api.problems import Problem, body_fault, conflict, invalid, not_found, schedule_faults
 from cells.api.reading import Fields, read_model, take_payload
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.texts import Name
 from cells.contract import ErrorCode, Scope
+from cells.domain.faults import ScheduleError
 from cells.domain.job import STATUS, JobDefinition, JobState, Schedule, ScheduleType
-from cells.domain.schedule import anchored
+from cells.domain.schedule import anchored, normalise
 from cells.ports import AllowanceExceeded, Conflict, JobRow, NewJob, QuotaExceeded
 
 routes = Routes("Jobs")
@@ -61,7 +62,7 @@ async def declare_job(call: Call, key: JobKey) -> Response:
     fields = call.fields()
     _under(fields, key)
     payload = take_payload(fields)
-    given = read_model(fields, JobIn, lambda those: building.more_schedule_faults(call.services, those))
+    given = read_model(fields, JobIn, lambda those: scheduling.more_schedule_faults(call.services, those))
     for _ in range(_TRIES):
         row = await call.services.store.get_job_by_key(call.tenant_id, key)
         _check_conditions(call, row)
@@ -122,7 +123,7 @@ async def _created(call: Call, given: JobIn, payload: bytes | None) -> Response:
     services = call.services
     now = services.now()
     config = call.tenant.config
-    schedule = building.checked_schedule(given.schedule, now)
+    schedule = await scheduling.checked_schedule(call, given.schedule, now)
     target = await building.resolve_target(call, given.target, given.headers)
     job = building.new_job(
         job_id=services.fresh_id(),
@@ -175,19 +176,22 @@ async def _wanted(call: Call, row: JobRow, given: JobIn) -> JobDefinition:
     if given.region_policy is not None and given.region_policy != old.region_policy:
         raise invalid([body_fault("/region_policy", "is fixed for the job's life")])
     target = await building.resolve_target(call, given.target, given.headers)
-    schedule = _schedule(call, old.schedule, given)
+    schedule = await _schedule(call, old.schedule, given)
     config = call.tenant.config
     return building.to_definition(given, schedule, target, config, region_policy=old.region_policy)
 
 
-def _schedule(call: Call, old: Schedule, given: JobIn) -> Schedule:
-    asked = given.schedule
-    if isinstance(asked, RateIn) and asked.start_at is None and old.type is ScheduleType.RATE:
-        asked = asked.model_copy(update={"start_at": old.start_at})
+async def _schedule(call: Call, old: Schedule, given: JobIn) -> Schedule:
     now = call.services.now()
-    if anchored(building.to_schedule(asked), now) == old:
-        return old  # perhaps over by now, which is no fault of a declaration that was there before
-    return building.checked_schedule(asked, now)
+    try:
+        asked = await scheduling.with_calendar(call, scheduling.to_schedule(given.schedule))
+        if asked.type is old.type is ScheduleType.RATE and asked.start_at is None:
+            asked = msgspec.structs.replace(asked, start_at=old.start_at)
+        if anchored(asked, now) == old:
+            return old  # perhaps over by now, which is no fault of a declaration that was there before
+        return normalise(asked, now)
+    except ScheduleError as error:
+        raise invalid(schedule_faults(error)) from None
 
 
 def _edited(call: Call, row: JobRow, wanted: JobDefinition, payload: bytes | None) -> tuple[NewJob, bool]:
@@ -197,7 +201,7 @@ def _edited(call: Call, row: JobRow, wanted: JobDefinition, payload: bytes | Non
     revive = row.state in (JobState.CANCELLED, JobState.DONE) and not over
     if revive and same_schedule:
         # It was declared before, and may have ended in the meantime.
-        building.check_runs_again(wanted.schedule, call.services.now())
+        scheduling.check_runs_again(wanted.schedule, call.services.now())
     edited = building.new_job(
         job_id=row.job_id,
         definition=wanted,

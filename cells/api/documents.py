@@ -16,6 +16,7 @@ import msgspec
 from cells.domain import ids
 from cells.domain.job import (
     STATUS,
+    Dialect,
     JobDefinition,
     JobState,
     Priority,
@@ -59,6 +60,10 @@ def schedule_document(schedule: Schedule) -> Document:
         value = getattr(schedule, name)
         if value is not None:
             shown[name] = value
+    if schedule.dialect is not Dialect.UNIX:
+        shown["dialect"] = schedule.dialect
+    if schedule.calendar is not None:
+        shown |= {"calendar": schedule.calendar, "roll": schedule.roll}
     if schedule.type in (ScheduleType.ONCE, ScheduleType.CRON):
         shown["dst"] = {"gap": schedule.dst.gap, "overlap": schedule.dst.overlap}
     return shown
@@ -83,6 +88,7 @@ def definition_document(definition: JobDefinition) -> Document:
         "dispatch_window_seconds": definition.dispatch_window_seconds,
         "misfire_policy": definition.misfire_policy,
         "misfire_grace_seconds": definition.misfire_grace_seconds,
+        "overlap_policy": definition.overlap_policy,
         "region_policy": definition.region_policy,
         "delivery": definition.delivery,
     }

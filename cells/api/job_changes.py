@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from cells.api import building, documents, idempotency, shapes
+from cells.api import building, documents, idempotency, scheduling, shapes
 from cells.api.finding import JobId, check_version, found_job, job_id_of
 from cells.api.models import JobIn, JobPatch, TriggerIn
 from cells.api.problems import Problem, body_fault, conflict, invalid, of_exception
@@ -91,8 +91,8 @@ async def _edited(call: Call, row: JobRow, patch: Fields) -> NewJob:
     now = services.now()
     fields = _merged(row, patch)
     payload = take_payload(fields)
-    given = read_model(fields, JobIn, lambda those: building.more_schedule_faults(services, those))
-    schedule = building.checked_schedule(given.schedule, now)
+    given = read_model(fields, JobIn, lambda those: scheduling.more_schedule_faults(services, those))
+    schedule = await scheduling.checked_schedule(call, given.schedule, now)
     old = row.definition
     if given.region_policy is not None and given.region_policy != old.region_policy:
         raise invalid([body_fault("/region_policy", "is fixed for the job's life")])

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import Query
 from starlette.responses import Response
 
-from cells.api import building, documents, idempotency, pagination, shapes
+from cells.api import building, documents, idempotency, pagination, scheduling, shapes
 from cells.api.finding import JobId, found_job, job_id_of
 from cells.api.models import JobIn
 from cells.api.problems import key_reused
@@ -34,7 +34,7 @@ _Place = tuple[int, uuid.UUID]
 @routes.add(
     "POST",
     "/v1/jobs",
-    Rule(scope=Scope.JOBS_WRITE, writes=True, also=building.more_schedule_faults),
+    Rule(scope=Scope.JOBS_WRITE, writes=True, also=scheduling.more_schedule_faults),
     answers={
         201: ("The job was created.", shapes.JobCreated),
         200: ("The job was there under this Idempotency-Key; the answer of then.", shapes.JobCreated),
@@ -50,7 +50,7 @@ async def create_job(call: Call, body: JobIn) -> Response:
     """
     services = call.services
     now = services.now()
-    schedule = building.checked_schedule(body.schedule, now)
+    schedule = await scheduling.checked_schedule(call, body.schedule, now)
     target = await building.resolve_target(call, body.target, body.headers)
     key = idempotency.read_key(call.header(b"idempotency-key"))
     if key is None:

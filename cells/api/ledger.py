@@ -16,6 +16,8 @@ from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.runs import RunPlace, key_at, place_of
 from cells.contract import Scope
 from cells.domain import ids
+from cells.domain.calendars import Roll
+from cells.domain.claiming import CALENDAR, OVERLAP
 from cells.domain.job import STATUS, JobState
 from cells.domain.missed import PAUSED, missed, through
 from cells.domain.run import RunState
@@ -43,6 +45,8 @@ _VERDICTS = {
 _SKIPPED = {
     "misfire": "Not run: it was missed, and the misfire policy does not catch up with it.",
     "dst_gap": "Not run: its local time did not exist on that day.",
+    "calendar": "Not run: the job's calendar excludes the day.",
+    "overlap": "Not run: the one before had not ended, and the overlap policy does not run both.",
     "paused": "Not run: the job was paused.",
     "edited": "Not run: the schedule was changed before the run began.",
     "cancelled": "Not run: the job was cancelled before the run began.",
@@ -101,6 +105,10 @@ def _past(run: RunRow, row: JobRow) -> documents.Document:
     if run.state is RunState.SKIPPED:
         reason = run.reason or "misfire"
         verdict, sentence = f"skipped:{reason}", _SKIPPED.get(reason, f"Not run: {reason}.")
+        if reason == CALENDAR and row.definition.schedule.roll is not Roll.SKIP:
+            sentence = "Not run on this day, which the job's calendar excludes: it moved to an open one."
+    elif run.state is RunState.DUE and run.reason == OVERLAP:
+        verdict, sentence = "waiting", "It waits for the one before it to end."
     else:
         verdict, sentence = _VERDICTS[run.state]
     begun = _first_start(run)

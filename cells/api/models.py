@@ -24,6 +24,7 @@ from pydantic_core import PydanticCustomError
 from cells.api.headers import header_faults
 from cells.api.texts import (
     Body,
+    CalendarId,
     Instant,
     Moment,
     Name,
@@ -35,7 +36,17 @@ from cells.api.texts import (
     job_path,
     job_url,
 )
-from cells.domain.job import MAX_LEASE_SECONDS, MIN_LEASE_SECONDS, Delivery, Gap, Misfire, Overlap
+from cells.domain.calendars import Roll
+from cells.domain.job import (
+    MAX_LEASE_SECONDS,
+    MIN_LEASE_SECONDS,
+    Delivery,
+    Dialect,
+    Gap,
+    Misfire,
+    Overlap,
+    OverlapPolicy,
+)
 from cells.domain.schedule import MAX_EVERY_SECONDS
 from cells.domain.windows import MAX_WINDOW_SECONDS
 
@@ -62,16 +73,30 @@ class OnceIn(Body):
 
 
 class CronIn(Body):
-    """A wall-clock recurrence: five UNIX fields in an IANA time zone."""
+    """A wall-clock recurrence in an IANA time zone."""
 
     type: Literal["CRON"]
     cron: str = Field(min_length=1, max_length=256, examples=["0 8 * * *"])
+    dialect: Dialect = Field(
+        default=Dialect.UNIX,
+        description="How `cron` is read. UNIX: five fields. QUARTZ: seconds first, perhaps a year last, "
+        "`?` L W #. EVENTBRIDGE: a year last, alone or as `cron(...)`; `rate(...)` and `at(...)` become "
+        "RATE and ONCE schedules.",
+    )
     time_zone: ZoneName | None = Field(
         default=None, description="UTC, if absent.", examples=["America/New_York"]
     )
     start_at: Instant | None = Field(default=None, description="No occurrence before it.")
     end_at: Instant | None = Field(default=None, description="No occurrence at or after it.")
     dst: DstIn = DstIn()
+    calendar: CalendarId | None = Field(
+        default=None, description="A calendar of excluded dates, in the schedule's time zone."
+    )
+    roll: Roll = Field(
+        default=Roll.SKIP,
+        description="What becomes of an occurrence on an excluded date: it does not run, or it moves to "
+        "the same time of day on the next or previous open day.",
+    )
 
 
 class RateIn(Body):
@@ -214,6 +239,11 @@ class JobIn(Body):
     )
     misfire_policy: Misfire = Misfire.RUN_ONCE
     misfire_grace_seconds: int = Field(default=0, ge=0, le=366 * 86_400)
+    overlap_policy: OverlapPolicy = Field(
+        default=OverlapPolicy.ALLOW,
+        description="What an occurrence does while the one before it has not ended: run beside it, not "
+        "run, wait for its end (one does, others do not run), or run and ask it to stop.",
+    )
     region_policy: Literal["HOME_ASYNC", "SINGLE_REGION"] | None = None
     delivery: Delivery = Field(
         default=Delivery.AT_LEAST_ONCE,
@@ -262,6 +292,7 @@ class JobPatch(Body):
     dispatch_window_seconds: int | None = Field(default=None, ge=0, le=MAX_WINDOW_SECONDS)
     misfire_policy: Misfire | None = None
     misfire_grace_seconds: int | None = Field(default=None, ge=0)
+    overlap_policy: OverlapPolicy | None = None
     region_policy: str | None = Field(default=None, description="Fixed for the job's life.")
     delivery: Delivery | None = None
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from cells.api import building, shapes
+from cells.api import scheduling, shapes
 from cells.api.documents import instant
 from cells.api.models import PreviewIn
 from cells.api.problems import invalid, schedule_faults
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import Scope
 from cells.domain.faults import ScheduleError
-from cells.domain.schedule import normalise, preview, transitions
+from cells.domain.schedule import excluded_between, jump_note, normalise, preview, to_local, transitions
 
 routes = Routes("Schedules")
 
@@ -19,17 +19,18 @@ routes = Routes("Schedules")
 @routes.add(
     "POST",
     "/v1/schedules:preview",
-    Rule(scope=Scope.JOBS_READ, also=building.more_schedule_faults),
+    Rule(scope=Scope.JOBS_READ, also=scheduling.more_schedule_faults),
     answers={200: ("The next occurrences, and the next two jumps of the zone's clock.", shapes.Preview)},
 )
 async def preview_schedule(call: Call, body: PreviewIn) -> Response:
     """Preview a schedule: its occurrences after an instant, and what daylight saving does to them."""
     after = body.after or call.services.now()
-    schedule = building.to_schedule(body.schedule)
     try:
+        schedule = await scheduling.with_calendar(call, scheduling.to_schedule(body.schedule))
         # Checked as a creation at that time would be.
         normalise(schedule, after)
         found = preview(schedule, after, body.count)
+        excluded = excluded_between(schedule, after, found[-1].at) if found else []
         jumps = transitions(schedule.time_zone, after) if schedule.time_zone is not None else []
     except ScheduleError as error:
         raise invalid(schedule_faults(error)) from None
@@ -38,6 +39,7 @@ async def preview_schedule(call: Call, body: PreviewIn) -> Response:
             "occurrences": [
                 {"at": instant(item.at), "local": item.local, "note": item.note} for item in found
             ],
+            "excluded": [{"at": instant(at), "local": to_local(at, schedule.time_zone)} for at in excluded],
             "transitions": [
                 {
                     "at": instant(jump.at),
@@ -45,6 +47,7 @@ async def preview_schedule(call: Call, body: PreviewIn) -> Response:
                     "to_offset": jump.to_offset,
                     "kind": jump.kind,
                     "local": jump.local,
+                    "note": jump_note(schedule, jump),
                 }
                 for jump in jumps
             ],

@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from cells.api import paths
 
+CALENDAR_ID_PATTERN = r"^cal_[A-Za-z0-9_\-]{1,64}$"
 TARGET_ID_PATTERN = r"^tgt_[A-Za-z0-9_\-]{1,64}$"
 
 QUEUE_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}$"
@@ -82,6 +83,7 @@ ZoneName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=
 Term: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=128), AfterValidator(plain)]
 TargetId: TypeAlias = Annotated[str, StringConstraints(pattern=TARGET_ID_PATTERN)]
 QueueName: TypeAlias = Annotated[str, StringConstraints(pattern=QUEUE_NAME_PATTERN)]
+CalendarId: TypeAlias = Annotated[str, StringConstraints(pattern=CALENDAR_ID_PATTERN)]
 Credential: TypeAlias = Annotated[
     str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[\x21-\x7e]+$")
 ]

@@ -15,6 +15,8 @@ from cells.domain.zones import LATEST
 
 MISFIRE = "misfire"  # missed, and the policy does not run it
 DST_GAP = "dst_gap"  # its local time did not exist, and the policy is SKIP
+CALENDAR = "calendar"  # its calendar excludes the day
+OVERLAP = "overlap"  # the one before had not ended, and the overlap policy does not run both
 
 #: RUN_ALL catches up with this many occurrences; older ones are skipped.
 RUN_ALL_LIMIT = 1000
@@ -27,6 +29,7 @@ MAX_GRACE_SECONDS = 10 * 366 * 86_400
 
 _TICK = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
+_HOUR = 3600
 #: How far behind its last occurrence a schedule may still have swallowed ones before it ends.
 _LAST_LOOK = timedelta(days=5 * 366)
 
@@ -75,11 +78,29 @@ def plan_claim(
             plan = _skip(compiled, scheduled_for, due, grace or timedelta(seconds=DEFAULT_GRACE_SECONDS))
     run_at, following, misfire = plan
     skipped = () if misfire is None else (misfire,)
-    # The last second before a gap's end: no run of this job stands there (they are whole
-    # minutes, as the end of a gap is), so the row's key is free.
-    until = following or min(scheduled_for, LATEST - _LAST_LOOK) + _LAST_LOOK
-    gaps = [Skip(end - _SECOND, DST_GAP, n) for end, n in compiled.gaps(scheduled_for, until)]
-    return ClaimPlan(run_at, (*skipped, *gaps), following)
+    return ClaimPlan(run_at, (*skipped, *swallowed(compiled, scheduled_for, following)), following)
+
+
+def swallowed(compiled: Compiled, after: datetime, following: datetime | None) -> tuple[Skip, ...]:
+    """What does not run between an instant and the occurrence that a job waits for next (None: to
+    the schedule's end), because of DST gaps or its calendar."""
+    until = following or min(after, LATEST - _LAST_LOOK) + _LAST_LOOK
+    skips = [Skip(_beside(compiled, end), DST_GAP, n) for end, n in compiled.gaps(after, until)]
+    if (excluded := compiled.excluded(after, until)) is not None:
+        skips.append(Skip(excluded[0], CALENDAR, excluded[1]))
+    return tuple(skips)
+
+
+def _beside(compiled: Compiled, end: datetime) -> datetime:
+    """The last second before a gap's end at which no run of the job stands, so that the row's key
+    is free."""
+    at = end - _SECOND
+    for _ in range(_HOUR):
+        found = compiled.next(at - _TICK)
+        if found is None or found.at != at:
+            break
+        at -= _SECOND
+    return at
 
 
 Plan = tuple[datetime | None, datetime | None, Skip | None]

@@ -22,6 +22,7 @@ TARGET = "tgt"
 WORKFLOW_RUN = "wr"
 SELECTION = "sel"
 OPERATION = "op"
+BACKFILL = "bf"
 
 #: The replicated store of a cell. Others are local stores of one site.
 MAIN_STORE = 0

@@ -10,6 +10,8 @@ import enum
 
 import msgspec
 
+from cells.domain.calendars import Calendar, Roll
+
 
 class Priority(enum.IntEnum):
     """Four classes, each with its own queue and its own executor slots."""
@@ -47,6 +49,14 @@ class ScheduleType(enum.StrEnum):
     NOW = "NOW"  # due at once, ad hoc
 
 
+class Dialect(enum.StrEnum):
+    """How a cron text is to be read."""
+
+    UNIX = "UNIX"  # five fields
+    QUARTZ = "QUARTZ"  # seconds first, perhaps a year last
+    EVENTBRIDGE = "EVENTBRIDGE"  # a year last
+
+
 class Gap(enum.StrEnum):
     """A local time that does not exist."""
 
@@ -82,6 +92,15 @@ class Delivery(enum.StrEnum):
 ONE_REGION = frozenset({"SINGLE_REGION", "STRICT"})
 
 
+class OverlapPolicy(enum.StrEnum):
+    """What an occurrence does while the one before it has not ended."""
+
+    ALLOW = "ALLOW"  # it runs beside it
+    SKIP = "SKIP"  # it does not run; recorded
+    BUFFER_ONE = "BUFFER_ONE"  # one waits for the end, others are skipped
+    CANCEL_PREVIOUS = "CANCEL_PREVIOUS"  # the one before is asked to stop
+
+
 class Dst(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The daylight-saving policy of a ONCE or CRON schedule."""
 
@@ -95,11 +114,16 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: ScheduleType
     run_at: str | None = None  # ONCE: as the client wrote it, local or with an offset
     cron: str | None = None  # CRON
+    dialect: Dialect = Dialect.UNIX  # CRON
     every_seconds: int | None = None  # RATE
     time_zone: str | None = None  # ONCE, CRON: IANA name
     start_at: str | None = None  # CRON, RATE: RFC 3339; for RATE always set once stored
     end_at: str | None = None  # CRON, RATE: no occurrence at or after it
     dst: Dst = Dst()
+    calendar: str | None = None  # CRON: the id of a calendar of the tenant
+    calendar_version: int = 0  # the one this definition was made with
+    roll: Roll = Roll.SKIP
+    excluded: Calendar | None = None  # what that version excludes; filled in on reading, never stored
 
 
 class TargetType(enum.StrEnum):
@@ -154,5 +178,6 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     dispatch_window_seconds: int = 0  # always set once stored; 0 is strict (or undelayed: NOW)
     misfire_policy: Misfire = Misfire.RUN_ONCE
     misfire_grace_seconds: int = 0
+    overlap_policy: OverlapPolicy = OverlapPolicy.ALLOW
     region_policy: str = "HOME_ASYNC"
     delivery: Delivery = Delivery.AT_LEAST_ONCE

@@ -6,20 +6,21 @@ after now. Occurrences are whole seconds; none lies at or after `end_at`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from cells.domain.cron import parse_cron
+from cells.domain.calendars import OpenDays, Roll
+from cells.domain.compiled import Compiled, CronSchedule, NowSchedule, OnceSchedule, RateSchedule
+from cells.domain.dialects import parse_dialect
 from cells.domain.faults import ScheduleError
 from cells.domain.instants import format_instant, parse_end, parse_instant, parse_time
-from cells.domain.job import Dst, Gap, Overlap, Schedule, ScheduleType
+from cells.domain.job import Dialect, Dst, Gap, Overlap, Schedule, ScheduleType
 from cells.domain.wallclock import FIRST_PASS, SECOND_PASS, SHIFTED, Occurrence, WallClock
 from cells.domain.zones import (
     EARLIEST,
@@ -35,170 +36,39 @@ from cells.domain.zones import (
 
 __all__ = [
     "TZDATA_VERSION", "Compiled", "Occurrence", "Preview", "ScheduleError", "ZoneTransition",
-    "anchored", "compile_schedule", "normalise", "preview", "to_local", "transitions",
+    "anchored", "build_schedule", "compile_schedule", "excluded_between", "jump_note", "normalise", "preview",
+    "to_local", "transitions",
 ]  # fmt: skip
 
 T = TypeVar("T")
+FindZone = Callable[[str, str], ZoneInfo]
 
 MAX_EVERY_SECONDS = 10 * 366 * 86_400
 MAX_PREVIEW = 100
 
 _TICK = timedelta(microseconds=1)
-_SECOND = timedelta(seconds=1)
-#: Walked before bisection takes over: a short outage is the usual case.
-_SHORT_WALK = 8
-#: Overlaps are half an hour at least.
-_SHORTEST_OVERLAP_SECONDS = 1800
+_DAY = timedelta(days=1)
+_LONG_BEFORE = timedelta(days=366)
 
+#: The fields a schedule may have, with what they are where it says nothing.
+_DEFAULTS: dict[str, object] = {
+    "run_at": None,
+    "cron": None,
+    "dialect": Dialect.UNIX,
+    "every_seconds": None,
+    "time_zone": None,
+    "start_at": None,
+    "end_at": None,
+    "dst": Dst(),
+    "calendar": None,
+    "roll": Roll.SKIP,
+}
 _FIELDS_OF = {
     ScheduleType.ONCE: {"run_at", "time_zone", "dst"},
-    ScheduleType.CRON: {"cron", "time_zone", "start_at", "end_at", "dst"},
+    ScheduleType.CRON: {"cron", "dialect", "time_zone", "start_at", "end_at", "dst", "calendar", "roll"},
     ScheduleType.RATE: {"every_seconds", "start_at", "end_at"},
     ScheduleType.NOW: set[str](),
 }
-
-
-class Compiled(ABC):
-    """A schedule ready to be asked. All instants are aware, in UTC."""
-
-    @abstractmethod
-    def first(self, now: datetime) -> Occurrence | None:
-        """What a job created at `now` waits for. Of a ONCE it is its time even if that is
-        past (the misfire policy decides); of the others the first occurrence after now."""
-
-    @abstractmethod
-    def next(self, after: datetime) -> Occurrence | None:
-        """The first occurrence strictly after an instant, or None if there is none left."""
-
-    @abstractmethod
-    def count(self, after: datetime, until: datetime) -> int:
-        """How many occurrences lie in (after, until]; exact, without walking over each."""
-
-    def period_seconds(self) -> int | None:
-        """The shortest distance between two occurrences; None if there is only one."""
-        return None
-
-    def gaps(self, after: datetime, until: datetime) -> Sequence[tuple[datetime, int]]:
-        """DST gaps in (after, until] that swallowed occurrences under the SKIP policy: the
-        first instant after each, and how many it swallowed."""
-        return ()
-
-    def latest(self, known: datetime, until: datetime) -> datetime:
-        """The last occurrence at or before `until`, where `known` is one of them. Few steps,
-        however long the time between was."""
-        low, high = known, until
-        for _ in range(_SHORT_WALK):
-            found = self.next(low)
-            if found is None or found.at > until:
-                return low
-            low = found.at
-        while high - low >= _SECOND:
-            middle = low + (high - low) / 2
-            found = self.next(middle)
-            if found is not None and found.at <= until:
-                low = found.at
-            else:
-                high = middle
-        return low
-
-
-@dataclass(frozen=True, slots=True)
-class _Now(Compiled):
-    """Due at once, once."""
-
-    def first(self, now: datetime) -> Occurrence | None:
-        return Occurrence(now.astimezone(UTC).replace(microsecond=0))
-
-    def next(self, after: datetime) -> Occurrence | None:
-        return None
-
-    def count(self, after: datetime, until: datetime) -> int:
-        return 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Once(Compiled):
-    """One instant; two where a local time happens twice and both passes are wanted."""
-
-    occurrences: tuple[Occurrence, ...]
-
-    def first(self, now: datetime) -> Occurrence | None:
-        return self.occurrences[0] if self.occurrences else None
-
-    def next(self, after: datetime) -> Occurrence | None:
-        return next((o for o in self.occurrences if o.at > after), None)
-
-    def count(self, after: datetime, until: datetime) -> int:
-        return sum(after < o.at <= until for o in self.occurrences)
-
-    def period_seconds(self) -> int | None:
-        if len(self.occurrences) < 2:
-            return None
-        return (self.occurrences[1].at - self.occurrences[0].at) // _SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class _Rate(Compiled):
-    """Every so many elapsed seconds, anchored at (and including) its start."""
-
-    start: datetime
-    every: timedelta
-    end: datetime
-
-    def first(self, now: datetime) -> Occurrence | None:
-        return self.next(now)
-
-    def next(self, after: datetime) -> Occurrence | None:
-        at = self.start + self.every * max(0, self._through(after))
-        return Occurrence(at) if at < self.end else None
-
-    def count(self, after: datetime, until: datetime) -> int:
-        until = min(until, self.end - _TICK)
-        return max(0, self._through(until) - max(0, self._through(after))) if until > after else 0
-
-    def _through(self, at: datetime) -> int:
-        """How many occurrences lie at or before an instant (not positive before the start)."""
-        return (min(at, LATEST) - self.start) // self.every + 1
-
-    def period_seconds(self) -> int | None:
-        return self.every // _SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class _Cron(Compiled):
-    """Wall-clock recurrence between a start (inclusive) and an end (exclusive)."""
-
-    clock: WallClock
-    start: datetime
-    end: datetime
-
-    def first(self, now: datetime) -> Occurrence | None:
-        return self.next(now)
-
-    def next(self, after: datetime) -> Occurrence | None:
-        after = max(after, self.start - _TICK)
-        if after >= self.end:
-            return None
-        found = self.clock.next(after.astimezone(UTC))
-        return found if found is not None and found.at < self.end else None
-
-    def count(self, after: datetime, until: datetime) -> int:
-        return self.clock.count(*self._inside(after, until))
-
-    def period_seconds(self) -> int | None:
-        wall = self.clock.cron.period_seconds
-        if self.clock.overlap is Overlap.BOTH and not self.clock.cron.frequent:
-            return min(wall, _SHORTEST_OVERLAP_SECONDS)
-        return wall
-
-    def gaps(self, after: datetime, until: datetime) -> Sequence[tuple[datetime, int]]:
-        return list(self.clock.gaps(*self._inside(after, until)))
-
-    def _inside(self, after: datetime, until: datetime) -> tuple[datetime, datetime]:
-        return (
-            max(after, self.start - _TICK).astimezone(UTC),
-            min(until, self.end - _TICK).astimezone(UTC),
-        )
 
 
 @lru_cache(maxsize=16_384)
@@ -207,12 +77,18 @@ def compile_schedule(schedule: Schedule) -> Compiled:
 
     Raises `ScheduleError` with every fault.
     """
+    return build_schedule(schedule, zone)
+
+
+def build_schedule(schedule: Schedule, find_zone: FindZone) -> Compiled:
+    """The compiled form under other time-zone data: `find_zone` takes a name and a pointer. Raises
+    `ScheduleError` with every fault."""
     faults: list[tuple[str, str]] = [
         (f"/schedule/{name}", f"a {schedule.type.value} schedule has no {name}")
-        for name in ("run_at", "cron", "every_seconds", "time_zone", "start_at", "end_at", "dst")
-        if name not in _FIELDS_OF[schedule.type] and getattr(schedule, name) not in (None, Dst())
+        for name, default in _DEFAULTS.items()
+        if name not in _FIELDS_OF[schedule.type] and getattr(schedule, name) != default
     ]
-    compiled = _BUILDERS[schedule.type](schedule, faults)
+    compiled = _BUILDERS[schedule.type](_Reader(schedule, faults, find_zone))
     if faults or compiled is None:
         raise ScheduleError.of(faults)
     return compiled
@@ -221,8 +97,8 @@ def compile_schedule(schedule: Schedule) -> Compiled:
 class _Reader:
     """Calls parsers and collects what they complain about, so that all faults are told at once."""
 
-    def __init__(self, schedule: Schedule, faults: list[tuple[str, str]]) -> None:
-        self.schedule, self.faults = schedule, faults
+    def __init__(self, schedule: Schedule, faults: list[tuple[str, str]], find_zone: FindZone) -> None:
+        self.schedule, self.faults, self.find_zone = schedule, faults, find_zone
 
     def read(self, parse: Callable[[str, str], T], name: str) -> T | None:
         """The parsed member, None if it is absent or wrong."""
@@ -248,19 +124,19 @@ class _Reader:
         return start, end
 
 
-def _once(schedule: Schedule, faults: list[tuple[str, str]]) -> Compiled | None:
-    reader = _Reader(schedule, faults)
-    tz = reader.read(zone, "time_zone")
+def _once(reader: _Reader) -> Compiled | None:
+    schedule = reader.schedule
+    tz = reader.read(reader.find_zone, "time_zone")
     at = reader.read(parse_time, "run_at")
     if schedule.run_at is None:
         reader.fault("run_at", "required for a ONCE schedule")
     if at is None:
         return None
     if at.tzinfo is not None:
-        return _Once((Occurrence(at),))
+        return OnceSchedule((Occurrence(at),))
     if schedule.time_zone is None:
         reader.fault("time_zone", "required for a local run_at; or give run_at an offset such as Z")
-    return None if tz is None else _Once(_once_local(tz, at, schedule.dst))
+    return None if tz is None else OnceSchedule(_once_local(tz, at, schedule.dst))
 
 
 def _once_local(tz: ZoneInfo, wall: datetime, dst: Dst) -> tuple[Occurrence, ...]:
@@ -273,22 +149,28 @@ def _once_local(tz: ZoneInfo, wall: datetime, dst: Dst) -> tuple[Occurrence, ...
     return {Overlap.FIRST: both[:1], Overlap.SECOND: both[1:], Overlap.BOTH: both}[dst.overlap]
 
 
-def _cron(schedule: Schedule, faults: list[tuple[str, str]]) -> Compiled | None:
-    reader = _Reader(schedule, faults)
-    tz = reader.read(zone, "time_zone")
-    cron = reader.read(lambda text, _: parse_cron(text), "cron")
+def _cron(reader: _Reader) -> Compiled | None:
+    schedule = reader.schedule
+    tz = reader.read(reader.find_zone, "time_zone")
+    cron = reader.read(lambda text, _: parse_dialect(text, schedule.dialect), "cron")
     if schedule.cron is None:
         reader.fault("cron", "required for a CRON schedule")
     if schedule.time_zone is None:
         reader.fault("time_zone", "required for a CRON schedule")
     start, end = reader.bounds()
+    if schedule.calendar is None and schedule.roll is not Roll.SKIP:
+        reader.fault("roll", "needs a calendar to move away from")
+    if schedule.calendar is not None and schedule.excluded is None:
+        reader.fault("calendar", f"there is no calendar {schedule.calendar[:80]}")
     if cron is None or tz is None:
         return None
-    return _Cron(WallClock(cron, tz, schedule.dst.gap, schedule.dst.overlap), start, end)
+    if schedule.excluded is not None:
+        cron = OpenDays(cron, schedule.excluded, schedule.roll)
+    return CronSchedule(WallClock(cron, tz, schedule.dst.gap, schedule.dst.overlap), start, end)
 
 
-def _rate(schedule: Schedule, faults: list[tuple[str, str]]) -> Compiled | None:
-    reader = _Reader(schedule, faults)
+def _rate(reader: _Reader) -> Compiled | None:
+    schedule = reader.schedule
     every = schedule.every_seconds
     if every is None:
         reader.fault("every_seconds", "required for a RATE schedule")
@@ -298,14 +180,14 @@ def _rate(schedule: Schedule, faults: list[tuple[str, str]]) -> Compiled | None:
     if schedule.start_at is None:
         reader.fault("start_at", "required for a stored RATE schedule")
     start, end = reader.bounds()
-    return None if every is None else _Rate(start, timedelta(seconds=every), end)
+    return None if every is None else RateSchedule(start, timedelta(seconds=every), end)
 
 
-_BUILDERS: dict[ScheduleType, Callable[[Schedule, list[tuple[str, str]]], Compiled | None]] = {
+_BUILDERS: dict[ScheduleType, Callable[[_Reader], Compiled | None]] = {
     ScheduleType.ONCE: _once,
     ScheduleType.CRON: _cron,
     ScheduleType.RATE: _rate,
-    ScheduleType.NOW: lambda schedule, faults: _Now(),
+    ScheduleType.NOW: lambda reader: NowSchedule(),
 }
 
 
@@ -339,6 +221,13 @@ def _never(schedule: Schedule) -> tuple[str, str]:
         return "/schedule/end_at", "no occurrence is left before it"
     if schedule.type is ScheduleType.RATE:
         return "/schedule/start_at", "no occurrence is left before the calendar ends"
+    if schedule.calendar is not None:
+        return "/schedule/calendar", "the calendar excludes all its days: it would never run"
+    if schedule.dialect is not Dialect.UNIX:
+        return (
+            "/schedule/cron",
+            "it never fires again: its years are over, or all its times fall into DST gaps",
+        )
     return "/schedule/cron", "it never fires: all its times fall into DST gaps of this zone"
 
 
@@ -367,3 +256,47 @@ def preview(schedule: Schedule, after: datetime, count: int) -> list[Preview]:
         local = to_local(occurrence.at, schedule.time_zone)
         found.append(Preview(at=occurrence.at, local=local, note=occurrence.note))
     return found
+
+
+def excluded_between(schedule: Schedule, after: datetime, until: datetime) -> list[datetime]:
+    """The first occurrences (at most 100) that its calendar excludes in (after, until]."""
+    compiled = compile_schedule(anchored(schedule, after))
+    found: list[datetime] = []
+    while len(found) < MAX_PREVIEW:
+        skipped = compiled.excluded(found[-1] if found else after, until)
+        if skipped is None:
+            break
+        found.append(skipped[0])
+    return found
+
+
+def jump_note(schedule: Schedule, jump: ZoneTransition) -> str:
+    """What a jump of the clock does to a schedule, in a sentence."""
+    compiled = compile_schedule(anchored(schedule, jump.at - _LONG_BEFORE))
+    if not isinstance(compiled, CronSchedule):
+        return "No occurrence is touched."
+    clock = compiled.clock
+    if clock.cron.frequent:
+        return "It runs at every real time that matches; none is lost and none is added."
+    if jump.kind == Kind.GAP.value:
+        lost = sum(n for _, n in replace(clock, gap=Gap.SKIP).gaps(jump.at - _TICK, jump.at))
+        if not lost:
+            return "No occurrence is touched."
+        times = "One time does" if lost == 1 else f"{lost} times do"
+        end = (
+            "at the first instant after the gap, once"
+            if clock.gap is Gap.SHIFT
+            else "not at all; it is recorded"
+        )
+        return f"{times} not exist: it runs {end}."
+    twice = replace(clock, overlap=Overlap.BOTH).count(jump.at - _DAY, jump.at + _DAY)
+    once = replace(clock, overlap=Overlap.FIRST).count(jump.at - _DAY, jump.at + _DAY)
+    if twice == once:
+        return "No occurrence is touched."
+    times = "One time happens" if twice - once == 1 else f"{twice - once} times happen"
+    which = {
+        Overlap.FIRST: "it runs the first time",
+        Overlap.SECOND: "it runs the second time",
+        Overlap.BOTH: "it runs both times",
+    }
+    return f"{times} twice: {which[clock.overlap]}."

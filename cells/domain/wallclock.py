@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from cells.domain.cron import Cron
 from cells.domain.job import Gap, Overlap
+from cells.domain.walker import Cron
 from cells.domain.zones import Change, Kind, changes, find_change, offset_at, offset_of, read_wall
 
 SHIFTED = "shifted out of a DST gap"

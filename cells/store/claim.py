@@ -21,6 +21,7 @@ from cells.domain.schedule import ScheduleError
 from cells.ports import Claim, ClaimResult, Member
 from cells.store.arrays import datetime_to_ms, from_datetime, to_ms
 from cells.store.base import StoreBase
+from cells.store.calendars import with_calendars
 from cells.store.claim_batch import (
     ClaimBatch,
     Insert,
@@ -35,6 +36,7 @@ from cells.store.database import Connection, Row, fetch_all, fetch_row, run
 from cells.store.definitions import Version, decode_definition
 from cells.store.journal import Entry, seconds
 from cells.store.offers import offered_queues, offers, write_offers
+from cells.store.overlap import admit_overlaps
 
 #: A push run's lease outlives its call's timeout by this much.
 LEASE_MARGIN_MS = 60_000
@@ -73,11 +75,10 @@ class Claims(StoreBase):
                 fetched = await run(connection, "claim_definitions", version_keys(wanted)) if wanted else None
                 job_cursor = await run(connection, "claim_lock_jobs", job_keys(jobs)) if jobs else None
                 run_cursor = await run(connection, "claim_lock_runs", run_keys(runs)) if runs else None
-            for i, stored, payload in await fetched.fetchall() if fetched else ():
-                m = wanted[i - 1]
-                versions[unknown[i - 1]] = self._definitions.put(
-                    m.tenant_id, m.parent_id, m.generation, stored, payload
-                )
+            if fetched:
+                rows = await fetched.fetchall()
+                for i, version in await self._decoded(connection, wanted, rows):
+                    versions[unknown[i - 1]] = version
             locked_jobs = await job_cursor.fetchall() if job_cursor else []
             locked_runs = await run_cursor.fetchall() if run_cursor else []
             stale, early = await _sort_lost(connection, _lost(jobs, locked_jobs), _lost(runs, locked_runs))
@@ -100,6 +101,7 @@ class Claims(StoreBase):
                     batch.updates.append(_reclaim(runs[row[0] - 1], row, batch.now))
                 if careful:
                     stale += await _drop_existing(connection, batch)
+                await admit_overlaps(connection, batch)
                 await offers(connection, batch)
                 if not batch.empty():
                     async with connection.pipeline():
@@ -121,14 +123,36 @@ class Claims(StoreBase):
         if kept is not None:
             return kept
         keys = version_keys([member], versions=[version])
-        _, stored, payload = await fetch_row(connection, "claim_definitions", keys)
-        return self._definitions.put(tenant, job, version, stored, payload)
+        row = await fetch_row(connection, "claim_definitions", keys)
+        decoded = await self._decoded(connection, [member], [row], version=version)
+        return decoded[0][1]
+
+    async def _decoded(
+        self,
+        connection: Connection,
+        wanted: Sequence[Member],
+        rows: Sequence[Row],
+        *,
+        version: int | None = None,
+    ) -> list[tuple[int, Version]]:
+        """Rows of `claim_definitions`, read and kept."""
+        asked = [(wanted[i - 1].tenant_id, decode_definition(stored)) for i, stored, _ in rows]
+        definitions = await with_calendars(connection, asked)
+        found = []
+        for (i, _, payload), definition in zip(rows, definitions, strict=True):
+            m = wanted[i - 1]
+            number = m.generation if version is None else version
+            kept = self._definitions.put(m.tenant_id, m.parent_id, number, definition, payload)
+            found.append((i, kept))
+        return found
 
     async def _write_batch(self, connection: Connection, batch: ClaimBatch, host_id: int) -> None:
         if batch.inserts:
             await run(connection, "claim_insert_runs", batch.insert_columns(host_id))
         if batch.skips:
             await run(connection, "claim_insert_skipped", batch.skip_columns())
+        if batch.buffered:
+            await run(connection, "overlap_insert_buffered", batch.buffer_columns())
         if batch.advances:
             await run(connection, "claim_advance_jobs", batch.advance_columns())
         if batch.updates:
@@ -138,6 +162,17 @@ class Claims(StoreBase):
         for skip in batch.skips:
             m = skip.member
             entry.skipped(m.tenant_id, m.parent_id, skip.skip.at, skip.epoch)
+        for c in batch.displaced:
+            entry.ended(
+                c.tenant_id.hex,
+                c.parent_id.hex,
+                seconds(c.at),
+                c.ordinal,
+                c.epoch,
+                "CANCELLED",
+                attempts=0,
+                region_policy=c.region_policy,
+            )
         for claim in batch.claims():
             key = claim.key
             at = seconds(key.scheduled_for)
@@ -146,10 +181,10 @@ class Claims(StoreBase):
 
 
 def _plan_job(batch: ClaimBatch, member: Member, row: Row, version: Version) -> None:
-    _, number, due_at, offset_ms, priority, shard, ownership_epoch, _ = row
+    _, number, due_at, offset_ms, priority, shard, ownership_epoch, delay_ms, _ = row
     definition, payload = version
     scheduled_for = datetime.fromtimestamp(member.scheduled_for, tz=due_at.tzinfo)
-    plan = plan_claim(definition, scheduled_for, batch.now, offset_ms=offset_ms)
+    plan = plan_claim(definition, scheduled_for, batch.now, offset_ms=offset_ms + delay_ms)
     offset = offset_ms * 1000
     epoch = next_epoch(0, ownership_epoch)
     if plan.run_at is not None:

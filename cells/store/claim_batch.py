@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from cells.domain.claiming import Skip
 from cells.domain.ids import RunKey
-from cells.domain.job import Delivery
+from cells.domain.job import Delivery, OverlapPolicy
 from cells.ports import Claim, Member
 from cells.store.arrays import (
     bools,
@@ -57,6 +58,17 @@ class Skipped(NamedTuple):
     target_id: str
 
 
+class Cancelled(NamedTuple):
+    """A waiting run that a later occurrence of its job displaced."""
+
+    tenant_id: uuid.UUID
+    parent_id: uuid.UUID
+    at: datetime
+    ordinal: int
+    epoch: int
+    region_policy: str
+
+
 class ClaimBatch:
     """Filled by the planner, written in one go."""
 
@@ -71,11 +83,14 @@ class ClaimBatch:
         # What workers poll for, taken out of `inserts` and `updates`:
         self.offers: list[Insert] = []
         self.offered_again: list[Claim] = []
+        self.buffered: list[tuple[Insert, datetime]] = []  # wait for the one before; when to look
+        self.put_off = 0  # buffered ones that went on waiting
+        self.displaced: list[Cancelled] = []
 
     def empty(self) -> bool:
         """Whether there is nothing to write."""
         written = (self.inserts, self.skips, self.advances, self.updates, self.offers, self.offered_again)
-        return not any(written)
+        return not (any(written) or self.buffered or self.put_off)
 
     def claims(self) -> list[Claim]:
         """All that was won."""
@@ -92,7 +107,23 @@ class ClaimBatch:
             "dues": instants([insert.due for insert in self.inserts]),
             "targets": labels([c.definition.target.label for c in claims]),
             "once": bools([c.definition.delivery is Delivery.AT_MOST_ONCE for c in claims]),
+            "guards": int2s([c.definition.overlap_policy is not OverlapPolicy.ALLOW for c in claims]),
             **self._holding(claims, host_id),
+        }
+
+    def buffer_columns(self) -> dict[str, object]:
+        """For `overlap_insert_buffered`."""
+        claims = [insert.claim for insert, _ in self.buffered]
+        return {
+            "tenants": uuids([c.tenant_id for c in claims]),
+            "parents": uuids([c.key.parent_id for c in claims]),
+            "instants": instants([from_datetime(c.key.scheduled_for) for c in claims]),
+            "shards": int2s([c.shard for c in claims]),
+            "priorities": int2s([c.priority for c in claims]),
+            "versions": int4s([c.version for c in claims]),
+            "timers": instants([from_datetime(at) for _, at in self.buffered]),
+            "dues": instants([insert.due for insert, _ in self.buffered]),
+            "targets": labels([c.definition.target.label for c in claims]),
         }
 
     def update_columns(self, host_id: int) -> dict[str, object]:

@@ -31,6 +31,7 @@ from cells.store.base import StoreBase
 from cells.store.database import Connection, Row, fetch_all, run
 from cells.store.events import fingerprint_of, tell_dead
 from cells.store.journal import RELEASED, Entry, seconds
+from cells.store.overlap import wake_buffered
 
 _encode = msgspec.json.Encoder().encode
 POISON = "POISON"
@@ -59,13 +60,16 @@ class Completions(StoreBase):
                 return Applied(applied=applied, retries=(), states=states)
             entry = Entry()
             dead: list[tuple[Completion, Row]] = []
+            awaited: list[tuple[uuid.UUID, uuid.UUID]] = []
             gone: dict[tuple[uuid.UUID, str], None] = {}
             for row in rows:
-                i, state, attempt, series, priority, shard = row
+                i, state, attempt, series, priority, shard, wakes = row
                 c = completions[ordered[i - 1]]
                 key = c.key
                 applied[ordered[i - 1]] = True
                 states[ordered[i - 1]] = RunState(state)
+                if wakes:
+                    awaited.append((c.tenant_id, key.parent_id))
                 lag = c.first_attempt_lag_ms
                 entry.ended(
                     c.tenant_id.hex,
@@ -99,6 +103,8 @@ class Completions(StoreBase):
                     dead.append((c, row))
                 if c.target_gone and c.target_id is not None:
                     gone[c.tenant_id, c.target_id] = None
+            if awaited:
+                retries += await wake_buffered(connection, awaited)
             if gone:
                 await self._mark_gone(connection, list(gone), entry)
             if dead:

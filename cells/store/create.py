@@ -31,11 +31,13 @@ from cells.ports import (
 from cells.store.allowance import PendingTimers, check_strict, is_strict
 from cells.store.arrays import blobs, from_datetime_or_none, instants, int2s, int4s, texts, uuids
 from cells.store.base import StoreBase
+from cells.store.calendars import facet_of, outdated
 from cells.store.database import Connection, Database, fetch_all, run
 from cells.store.definitions import encode_definition
 from cells.store.events import tell_created
 from cells.store.journal import Entry
 from cells.store.limits_told import LimitsTold
+from cells.store.passing import Passing, write_skips
 
 _ATTEMPTS = 5
 _CREATED = 201
@@ -50,6 +52,8 @@ def facets(definition: JobDefinition) -> list[str]:
     found = [f"target:{definition.target.label}", *(f"tag:{tag}" for tag in definition.tags)]
     if definition.name:
         found.append(f"name:{definition.name}")
+    if definition.schedule.calendar is not None:
+        found.append(facet_of(definition.schedule.calendar))
     return found
 
 
@@ -99,8 +103,16 @@ class Creation(StoreBase):
                 for fence, job in chosen:
                     entry.intent(fence.tenant_id, "job.create", job.job_id.hex, 0, 1)
                 tell_created(entry, chosen)
+                passing = [
+                    Passing(
+                        fence=fence, job_id=job.job_id, version=1, definition=job.definition, skips=job.passed
+                    )
+                    for fence, job in chosen
+                    if job.passed
+                ]
                 async with connection.pipeline():
                     await _insert(connection, chosen)
+                    await write_skips(connection, entry, passing)
                     await self._journal.append(connection, host_id, entry)
                     await connection.commit()
                 self._count_timers(chosen)
@@ -128,6 +140,7 @@ class Creation(StoreBase):
         twins = await _judge_keys(connection, items, outcomes)
         judged = [i for i in range(len(items)) if i not in twins]
         await _judge_names(connection, items, judged, outcomes)
+        await _judge_calendars(connection, items, judged, outcomes)
         await self._judge_pending(connection, items, judged, outcomes, configs)
         strict = [i for i in judged if outcomes[i] is None and is_strict(items[i][1])]
         if strict:
@@ -239,6 +252,15 @@ async def _judge_names(
         if key in taken:
             outcomes[i] = Conflict(f"another job has the key {key[1]!r}")
         taken.add(key)
+
+
+async def _judge_calendars(
+    connection: Connection, items: Sequence[Item], judged: Sequence[int], outcomes: list[Outcome | None]
+) -> None:
+    left = [i for i in judged if outcomes[i] is None]
+    asked = [(items[i][0].tenant_id, items[i][1].definition.schedule) for i in left]
+    for position in await outdated(connection, asked):
+        outcomes[left[position]] = Conflict("the calendar was changed just then; try again")
 
 
 async def _insert(connection: Connection, chosen: Sequence[Item]) -> None:

@@ -25,7 +25,10 @@ def decode_definition(stored: bytes) -> JobDefinition:
 
 
 def encode_definition(definition: JobDefinition) -> bytes:
-    """For `job_versions.definition`."""
+    """For `job_versions.definition`. What its calendar excludes is stored with the calendar."""
+    if definition.schedule.excluded is not None:
+        schedule = msgspec.structs.replace(definition.schedule, excluded=None)
+        definition = msgspec.structs.replace(definition, schedule=schedule)
     return _encode(definition)
 
 
@@ -44,10 +47,15 @@ class DefinitionCache:
         return self._versions.get((tenant_id.int, job_id.int, version))
 
     def put(
-        self, tenant_id: uuid.UUID, job_id: uuid.UUID, version: int, stored: bytes, payload: bytes | None
+        self,
+        tenant_id: uuid.UUID,
+        job_id: uuid.UUID,
+        version: int,
+        definition: JobDefinition,
+        payload: bytes | None,
     ) -> Version:
-        """Decode a stored version and keep it if it may be asked for again."""
-        decoded = (_decode(stored), payload)
+        """Keep a version if it may be asked for again."""
+        decoded = (definition, payload)
         key = (tenant_id.int, job_id.int, version)
         if decoded[0].schedule.type in _RECURRING and key not in self._versions:
             self._versions[key] = decoded

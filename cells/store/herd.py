@@ -11,6 +11,7 @@ import msgspec
 from cells.domain.herd import JOBS_LIMIT, TIMERS_LIMIT, Alike
 from cells.domain.job import Priority, Schedule
 from cells.store.base import StoreBase
+from cells.store.calendars import with_calendar
 from cells.store.database import fetch_all
 
 _decode = msgspec.json.Decoder(Schedule).decode
@@ -41,10 +42,14 @@ class Herds(StoreBase):
                 await fetch_all(connection, "herd_timers", {**parameters, "most": TIMERS_LIMIT})
             )
             rows = await fetch_all(connection, "herd_recurring", {**parameters, "most": JOBS_LIMIT})
+            schedules = {text: _decode(text) for text in {row[0] for row in rows}}
+            for text, schedule in schedules.items():
+                if schedule.calendar is not None:
+                    schedules[text] = await with_calendar(connection, tenant_id, schedule)
         found: dict[tuple[str, datetime], list[tuple[int, int]]] = {}
         for schedule, next_run_at, offset, count in rows:
             found.setdefault((schedule, next_run_at), []).append((offset, count))
         return timers, [
-            Alike(schedule=_decode(schedule), waits_for=at, offsets=offsets)
+            Alike(schedule=schedules[schedule], waits_for=at, offsets=offsets)
             for (schedule, at), offsets in found.items()
         ]

@@ -19,12 +19,14 @@ from cells.ports import Conflict, Fence, JobRow, NewJob, TenantConfig, Terminal
 from cells.store.allowance import check_strict, is_strict, needs_allowance
 from cells.store.arrays import blobs, from_datetime, instants, int4s, texts, uuids
 from cells.store.base import StoreBase, fenced
+from cells.store.calendars import outdated
 from cells.store.claim import NOW_ORDINAL
 from cells.store.create import facets
 from cells.store.database import Connection, Row, fetch_all, fetch_one, run
 from cells.store.definitions import encode_definition
 from cells.store.jobs import read_job, reread_job
 from cells.store.journal import Entry, seconds
+from cells.store.passing import tell_ahead_anew
 
 #: Which named transition leads to a state that somebody asks for.
 _VERBS = {
@@ -75,6 +77,8 @@ class JobChanges(StoreBase):
                 if is_strict(job) and job.due_at is not None:
                     # Before the row's lock: creators hold allowances first, too.
                     await _have_allowance(connection, tenant, job.due_at, config, but_not=job.job_id)
+                if await outdated(connection, [(tenant, job.definition.schedule)]):
+                    raise Conflict("the calendar was changed just then")
                 state, version, next_run_at, _, created_at = await _lock(connection, ids)
                 current = JobState(state)
                 verb = "revive" if revive else _EDITS[job.state]
@@ -90,7 +94,14 @@ class JobChanges(StoreBase):
                     reason = PAUSED if current is JobState.PAUSED else EDITED
                     passed = missed(before.definition.schedule, next_run_at, through(now), reason)
                     await _record(connection, entry, fence, before, passed)
-                await _write_version(connection, fence, job, version + 1, created_at)
+                await write_version(connection, fence, job, version + 1, created_at)
+                if job.definition.overlap_policy is not before.definition.overlap_policy:
+                    await run(connection, "overlap_guard", ids)
+                if now is not None and before.definition.schedule != job.definition.schedule:
+                    await tell_ahead_anew(
+                        connection, entry, fence, job.job_id, version + 1, job.definition,
+                        now=now, following=job.next_run_at, before=before.definition.schedule,
+                    )  # fmt: skip
                 entry.intent(tenant, "job.edit", job.job_id.hex, version, version + 1)
                 told = "job.revived" if revive else "job.edited"
                 subject = ids_.encode(ids_.JOB, job.job_id)
@@ -173,6 +184,11 @@ async def change_state(
         await _record(connection, entry, fence, before, passed)
     entry.intent(tenant, f"job.{verb}", job_id.hex, version, version)
     await run(connection, _STATEMENTS[state], {**ids, "next": next_run_at, "due": due_at})
+    if state is JobState.ACTIVE and now is not None and next_run_at is not None:
+        resumed = await reread_job(connection, tenant, job_id)
+        await tell_ahead_anew(
+            connection, entry, fence, job_id, version, resumed.definition, now=now, following=next_run_at
+        )
     if state is JobState.CANCELLED:
         for at, ordinal, epoch, became in await fetch_all(connection, "job_cancel_runs", ids):
             if became != RunState.CANCELLED:
@@ -238,9 +254,10 @@ async def _lock(connection: Connection, ids: Mapping[str, object]) -> Row:
     return row
 
 
-async def _write_version(
+async def write_version(
     connection: Connection, fence: Fence, job: NewJob, version: int, created_at: datetime
 ) -> None:
+    """The next version of a job that is locked in this transaction, and what it waits for."""
     definition = job.definition
     ids: dict[str, object] = {"tenant": fence.tenant_id, "job": job.job_id}
     terms = facets(definition)

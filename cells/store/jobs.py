@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,6 +10,7 @@ from datetime import datetime
 from cells.domain.job import JobState
 from cells.ports import JobFilter, JobRow
 from cells.store.base import StoreBase
+from cells.store.calendars import with_calendars
 from cells.store.database import Connection, Row, fetch_all, fetch_one, fetch_row
 from cells.store.definitions import decode_definition
 
@@ -28,7 +30,7 @@ class Jobs(StoreBase):
         """The job that the tenant's client calls by this key, or None."""
         async with self._database.transaction() as connection:
             row = await fetch_one(connection, "job_get_by_key", {"tenant": tenant_id, "key": key})
-            return None if row is None else job_row(tenant_id, row)
+            return None if row is None else await _whole(connection, job_row(tenant_id, row))
 
     async def list_jobs(
         self, tenant_id: uuid.UUID, where: JobFilter, *, after: tuple[datetime, uuid.UUID] | None, limit: int
@@ -74,12 +76,21 @@ def facet_terms(where: JobFilter) -> dict[str, object]:
 async def read_job(connection: Connection, tenant_id: uuid.UUID, job_id: uuid.UUID) -> JobRow | None:
     """One job, inside a transaction."""
     row = await fetch_one(connection, "job_get", {"tenant": tenant_id, "job": job_id})
-    return None if row is None else job_row(tenant_id, row)
+    return None if row is None else await _whole(connection, job_row(tenant_id, row))
 
 
 async def reread_job(connection: Connection, tenant_id: uuid.UUID, job_id: uuid.UUID) -> JobRow:
     """One job that is known to be there."""
-    return job_row(tenant_id, await fetch_row(connection, "job_get", {"tenant": tenant_id, "job": job_id}))
+    row = await fetch_row(connection, "job_get", {"tenant": tenant_id, "job": job_id})
+    return await _whole(connection, job_row(tenant_id, row))
+
+
+async def _whole(connection: Connection, row: JobRow) -> JobRow:
+    """With what the job's calendar excludes."""
+    if row.definition.schedule.calendar is None:
+        return row
+    (definition,) = await with_calendars(connection, [(row.tenant_id, row.definition)])
+    return dataclasses.replace(row, definition=definition)
 
 
 def job_row(tenant_id: uuid.UUID, row: Row) -> JobRow:

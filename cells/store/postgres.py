@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 from cells.ports import Store, Terminal
+from cells.store.backfills import Backfills
+from cells.store.calendars import Calendars
 from cells.store.claim import Claims
 from cells.store.create import Creation
 from cells.store.database import Database, fetch_one, run
@@ -21,6 +23,7 @@ from cells.store.limits import TargetLimits
 from cells.store.meters import Meters
 from cells.store.operations import Operations
 from cells.store.pull import Pulls
+from cells.store.retiming import Retiming
 from cells.store.runs import Runs
 from cells.store.selections import Selections
 from cells.store.stats import Stats
@@ -49,6 +52,9 @@ class PostgresStore(
     Selections,
     Operations,
     Letters,
+    Calendars,
+    Backfills,
+    Retiming,
     Stats,
     Herds,
     Events,

@@ -21,7 +21,7 @@ from tests.stack import Stack
 CLOSED = (401, 403, 404)
 OPERATORS = "/v1/admin/"
 #: Path parameters that are names within a tenant: the same name of two tenants is two things.
-NAMES = frozenset({"key", "queue"})
+NAMES = frozenset({"key", "queue", "calendar_id"})
 #: Queries by which a list is asked for somebody else's things, by parameter.
 ASKED_FOR = {
     "target": "target_id",
@@ -219,6 +219,8 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "declare_job": job,
         "edit_job": {"name": "changed"},
         "trigger_job": {},
+        "backfill_job": {"from": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z", "dry_run": True},
+        "put_calendar": {"name": "intruder", "dates": ["2099-12-25"]},
         "preview_schedule": {"schedule": job["schedule"]},
         "create_selection": {"action": "cancel", "filter": {"job_ids": [things["job_id"]]}},
         "apply_selection": {"hash": things["selection_hash"]},

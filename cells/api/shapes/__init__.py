@@ -15,6 +15,16 @@ from cells.api.shapes.bulk import (
     SampledJob,
     Selection,
 )
+from cells.api.shapes.calendars import (
+    Backfill,
+    BackfillPage,
+    BackfillPlan,
+    Calendar,
+    CalendarPage,
+    CalendarSummary,
+    ExcludedDate,
+    ExcludedShown,
+)
 from cells.api.shapes.jobs import (
     BatchResult,
     BatchResults,
@@ -80,8 +90,14 @@ from cells.api.shapes.workers import (
 
 __all__ = [
     "Attempt",
+    "Backfill",
+    "BackfillPage",
+    "BackfillPlan",
     "BatchResult",
     "BatchResults",
+    "Calendar",
+    "CalendarPage",
+    "CalendarSummary",
     "ComingOccurrence",
     "CompleteResult",
     "CompleteResults",
@@ -94,6 +110,8 @@ __all__ = [
     "Dst",
     "Event",
     "EventPage",
+    "ExcludedDate",
+    "ExcludedShown",
     "FailedItem",
     "FailedLetter",
     "Fault",

@@ -8,8 +8,10 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, JsonValue
 
 from cells.api.shapes.base import Problem, Shape, Waiting
+from cells.api.shapes.calendars import ExcludedShown
 from cells.api.texts import PriorityName
-from cells.domain.job import Delivery, Gap, Misfire, Overlap, ScheduleType
+from cells.domain.calendars import Roll
+from cells.domain.job import Delivery, Dialect, Gap, Misfire, Overlap, OverlapPolicy, ScheduleType
 from cells.domain.run import RunState
 
 
@@ -26,11 +28,14 @@ class Schedule(Shape):
     type: ScheduleType
     run_at: str | None = None
     cron: str | None = None
+    dialect: Dialect | None = Field(None, description="UNIX, if absent.")
     every_seconds: int | None = None
     time_zone: str | None = None
     start_at: str | None = None
     end_at: str | None = None
     dst: Dst | None = None
+    calendar: str | None = None
+    roll: Roll | None = None
 
 
 class JobHttpTarget(Shape):
@@ -91,6 +96,7 @@ class Job(JobStatus):
     dispatch_window_seconds: int
     misfire_policy: Misfire
     misfire_grace_seconds: int
+    overlap_policy: OverlapPolicy
     region_policy: str
     delivery: Delivery
     created_at: datetime
@@ -169,10 +175,12 @@ class TransitionShown(Shape):
     to_offset: str
     kind: Literal["gap", "overlap"]
     local: str
+    note: str = Field(description="What it does to the schedule.")
 
 
 class Preview(Shape):
     """What a schedule would do."""
 
     occurrences: list[OccurrenceShown]
+    excluded: list[ExcludedShown] = Field(description="What its calendar excludes up to the last of them.")
     transitions: list[TransitionShown]

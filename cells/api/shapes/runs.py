@@ -100,7 +100,7 @@ class PastOccurrence(Shape):
     local: str
     verdict: str = Field(
         description="ran, failed, unknown, cancelled, running, retrying, waiting, due, late, or `skipped:` "
-        "and the reason: misfire, paused, edited, cancelled, dst_gap."
+        "and the reason: misfire, overlap, paused, edited, cancelled, dst_gap, calendar."
     )
     sentence: str = Field(description="The same for people.")
     state: RunState | None

@@ -7,7 +7,7 @@ JOIN job_versions v USING (tenant_id, job_id, version);
 -- name: claim_lock_jobs
 -- Locks the due jobs that still are what the members say and whose tenants are active here;
 -- passes over those that somebody else holds.
-SELECT w.i::int, j.version, j.due_at, j.offset_ms, j.priority, j.shard, t.ownership_epoch, clock_timestamp()
+SELECT w.i::int, j.version, j.due_at, j.offset_ms, j.priority, j.shard, t.ownership_epoch, j.delay_ms, clock_timestamp()
 FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(instants)s::timestamptz[]) WITH ORDINALITY AS w (tenant_id, job_id, scheduled_for, i)
 JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE'
 JOIN jobs j ON j.tenant_id = w.tenant_id AND j.job_id = w.job_id
@@ -31,15 +31,15 @@ FOR NO KEY UPDATE OF r SKIP LOCKED;
 -- name: claim_insert_runs
 -- The runs of claimed occurrences (tenant_id, job, instant, ordinal), held by this host.
 INSERT INTO runs (tenant_id, parent_id, scheduled_for, ordinal, state, shard, priority, version, epoch, attempt,
-                  host_id, lease_expires_at, due_at, released_at, claimed_at, target_id, at_most_once)
+                  host_id, lease_expires_at, due_at, released_at, claimed_at, target_id, at_most_once, guarded)
 SELECT tenant_id, parent_id, scheduled_for, ordinal, 'RUNNING', shard, priority, version, epoch, 1,
-       %(host)s, lease_until, due_at, released_at, %(now)s, target_id, at_most_once
+       %(host)s, lease_until, due_at, released_at, %(now)s, target_id, at_most_once, guarded <> 0
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
             %(shards)s::smallint[], %(priorities)s::smallint[], %(versions)s::int[], %(epochs)s::bigint[],
             %(leases)s::timestamptz[], %(dues)s::timestamptz[], %(released)s::timestamptz[], %(targets)s::text[],
-            %(once)s::boolean[])
+            %(once)s::boolean[], %(guards)s::smallint[])
      AS c (tenant_id, parent_id, scheduled_for, ordinal, shard, priority, version, epoch, lease_until, due_at,
-           released_at, target_id, at_most_once);
+           released_at, target_id, at_most_once, guarded);
 
 -- name: claim_insert_skipped
 -- Occurrences that deliberately do not run (tenant_id, job, instant), with the reason.
@@ -55,7 +55,8 @@ FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[
 -- name: claim_advance_jobs
 -- Sets the next timer of jobs locked in this transaction (tenant_id, job), or ends them.
 UPDATE jobs j
-SET next_run_at = c.next_run_at, due_at = c.due_at, state = CASE WHEN c.due_at IS NULL THEN 'DONE' ELSE 'ACTIVE' END,
+SET next_run_at = c.next_run_at, due_at = c.due_at, delay_ms = 0,
+    state = CASE WHEN c.due_at IS NULL THEN 'DONE' ELSE 'ACTIVE' END,
     updated_at = CASE WHEN c.due_at IS NULL THEN now() ELSE j.updated_at END
 FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(nexts)s::timestamptz[], %(dues)s::timestamptz[])
      AS c (tenant_id, job_id, next_run_at, due_at)
@@ -65,7 +66,7 @@ WHERE j.tenant_id = c.tenant_id AND j.job_id = c.job_id;
 -- Waiting runs locked in this transaction (tenant_id, parent, instant, ordinal) become RUNNING.
 UPDATE runs r
 SET state = 'RUNNING', epoch = c.epoch, attempt = r.attempt + 1, timer_at = NULL, host_id = %(host)s,
-    lease_expires_at = c.lease_until, released_at = c.released_at, claimed_at = %(now)s, started_at = NULL,
+    lease_expires_at = c.lease_until, released_at = c.released_at, claimed_at = %(now)s, started_at = NULL, reason = NULL,
     at_most_once = c.at_most_once
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
             %(epochs)s::bigint[], %(leases)s::timestamptz[], %(released)s::timestamptz[], %(once)s::boolean[])

@@ -23,7 +23,7 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
   AND r.scheduled_for = c.scheduled_for AND r.ordinal = c.ordinal
   AND r.state = 'RUNNING' AND r.epoch = c.epoch
   AND t.tenant_id = c.tenant_id AND t.state IN ('ACTIVE', 'BARRIER', 'SUSPENDED')
-RETURNING c.i::int, r.state, r.attempt, r.series, r.priority, r.shard;
+RETURNING c.i::int, r.state, r.attempt, r.series, r.priority, r.shard, r.guarded AND r.finished_at IS NOT NULL;
 
 -- name: complete_dead
 -- Runs that ended FAILED or UNKNOWN wait in the DLQ (tenant_id, parent, instant, ordinal, series).

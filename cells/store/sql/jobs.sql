@@ -70,7 +70,7 @@ FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(job)s FOR NO KEY UPDATE;
 -- A new version of a job locked in this transaction (tenant_id, job).
 UPDATE jobs SET version = version + 1, state = %(state)s, priority = %(priority)s, window_ms = %(window)s,
     offset_ms = %(offset)s, next_run_at = %(next)s, due_at = %(due)s, target_id = %(target)s, name = %(name)s,
-    job_key = %(key)s, updated_at = now()
+    job_key = %(key)s, delay_ms = 0, updated_at = now()
 WHERE tenant_id = %(tenant)s AND job_id = %(job)s;
 
 -- name: job_facets_clear
@@ -84,7 +84,7 @@ WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND state = 'ACTIVE';
 
 -- name: job_resume
 -- PAUSED to ACTIVE (tenant_id, job) with a timer.
-UPDATE jobs SET state = 'ACTIVE', next_run_at = %(next)s, due_at = %(due)s, updated_at = now()
+UPDATE jobs SET state = 'ACTIVE', next_run_at = %(next)s, due_at = %(due)s, delay_ms = 0, updated_at = now()
 WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND state = 'PAUSED';
 
 -- name: job_finish

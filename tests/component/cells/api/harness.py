@@ -80,7 +80,8 @@ def check_documented(app: FastAPI, method: str, path: str, answer: httpx.Respons
         shape: type[shapes.Shape] = getattr(shapes, content["schema"]["$ref"].rpartition("/")[2])
         found = answer.json()
         shape.model_validate_json(answer.content, strict=True)
-        assert found.keys() <= shape.model_fields.keys(), (method, template, found)
+        named = {field.alias or name for name, field in shape.model_fields.items()}
+        assert found.keys() <= named, (method, template, found)
         return
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -35,6 +36,12 @@ async def furnished(cell: Cell) -> dict[str, str]:
     await cell.complete(claim, RunState.FAILED)
     purge = await cell.api.ok("POST", "/v1/dlq:purge", {}, status=202)
     await cell.api.ok("POST", f"/v1/redrives/{purge['redrive_id']}:stop")
+    await cell.api.ok("PUT", "/v1/calendars/cal_of_mine", {"dates": ["2099-12-25"]}, status=201)
+    since = {"type": "RATE", "every_seconds": 3600, "start_at": "2026-01-01T00:00:00Z"}
+    hourly = await cell.api.job(target["target_id"], schedule=since)
+    now = datetime.now(UTC)
+    stretch = {"from": (now - timedelta(hours=3)).isoformat(), "until": now.isoformat()}
+    backfill = await cell.api.ok("POST", f"/v1/jobs/{hourly['job_id']}:backfill", stretch, status=202)
     return {
         "target": target["target_id"],
         "job": job["job_id"],
@@ -43,6 +50,8 @@ async def furnished(cell: Cell) -> dict[str, str]:
         "selection": selection["selection_id"],
         "operation": operation["operation_id"],
         "redrive": purge["redrive_id"],
+        "calendar": "cal_of_mine",
+        "backfill": backfill["backfill_id"],
     }
 
 
@@ -92,6 +101,19 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
     ("POST", "/v1/redrives/{redrive}:stop", None, Scope.JOBS_WRITE),
     ("GET", "/v1/operations/{operation}", None, Scope.JOBS_READ),
     ("POST", "/v1/operations/{operation}:stop", None, Scope.JOBS_WRITE),
+    ("PUT", "/v1/calendars/{calendar}", {"dates": ["2099-12-25"]}, Scope.JOBS_WRITE),
+    ("GET", "/v1/calendars", None, Scope.JOBS_READ),
+    ("GET", "/v1/calendars/{calendar}", None, Scope.JOBS_READ),
+    ("DELETE", "/v1/calendars/{calendar}", None, Scope.JOBS_WRITE),
+    (
+        "POST",
+        "/v1/jobs/{job}:backfill",
+        {"from": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"},
+        Scope.JOBS_TRIGGER,
+    ),
+    ("GET", "/v1/backfills", None, Scope.JOBS_READ),
+    ("GET", "/v1/backfills/{backfill}", None, Scope.JOBS_READ),
+    ("POST", "/v1/backfills/{backfill}:stop", None, Scope.JOBS_TRIGGER),
     ("GET", "/v1/dlq", None, Scope.JOBS_READ),
     ("GET", "/v1/targets/{target}/health", None, Scope.JOBS_READ),
     ("POST", "/v1/targets/{target}:test", {}, Scope.JOBS_WRITE),

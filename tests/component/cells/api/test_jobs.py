@@ -30,7 +30,7 @@ async def test_all_faults_at_once_and_nothing_is_made(api: Api) -> None:
             "schedule": {"type": "CRON", "cron": "61 8 * * *", "time_zone": "Mars/Olympus", "end_at": "soon"},
             "target": {"target_id": "tgt_email", "path": "/../admin"},
             "priority": "URGENT",
-            "overlap_policy": "SKIP",
+            "overlap_policy": "NEVER",
         },
         status=422,
         code="INVALID",

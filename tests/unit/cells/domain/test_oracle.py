@@ -12,10 +12,11 @@ from croniter import croniter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cells.domain.cron import Cron, parse_cron
+from cells.domain.cron import parse_cron
 from cells.domain.faults import ScheduleError
 from cells.domain.job import Dst, Gap, Overlap, Schedule, ScheduleType
 from cells.domain.schedule import Compiled, compile_schedule
+from cells.domain.walker import Cron
 from tests.unit.cells.domain import tzif
 from tests.unit.cells.domain.oracle import Expression, expression_near, jumps, truth
 

@@ -1,0 +1,52 @@
+-- name: tzdata_get
+-- The time-zone data that stored instants were computed with.
+SELECT tzdata_version FROM cell;
+
+-- name: tzdata_set
+-- All stored instants were computed with this time-zone data.
+UPDATE cell SET tzdata_version = %(version)s;
+
+-- name: retime_page
+-- A page of waiting jobs (any tenant_id that is active here) with their definitions, in the order of their keys.
+SELECT j.tenant_id, t.ownership_epoch, j.job_id, j.version, j.state, j.priority, j.shard, j.offset_ms, j.next_run_at,
+       j.due_at, v.definition
+FROM (SELECT * FROM jobs
+      WHERE (tenant_id, job_id) > (coalesce(%(after_tenant)s::uuid, '00000000-0000-0000-0000-000000000000'),
+                                   coalesce(%(after_job)s::uuid, '00000000-0000-0000-0000-000000000000'))
+      ORDER BY tenant_id, job_id LIMIT %(limit)s) AS j
+JOIN tenants t ON t.tenant_id = j.tenant_id
+JOIN job_versions v ON v.tenant_id = j.tenant_id AND v.job_id = j.job_id AND v.version = j.version
+ORDER BY j.tenant_id, j.job_id;
+
+-- name: retime_jobs
+-- Jobs (tenant_id, job) of active tenants that still wait for an instant wait for another one.
+UPDATE jobs j SET next_run_at = m.next_run_at, due_at = CASE WHEN j.due_at IS NOT NULL THEN m.due_at END, delay_ms = 0
+FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(versions)s::int[], %(olds)s::timestamptz[], %(nexts)s::timestamptz[],
+            %(dues)s::timestamptz[]) WITH ORDINALITY AS m (tenant_id, job_id, version, waited_for, next_run_at, due_at, i),
+     tenants t
+WHERE j.tenant_id = m.tenant_id AND j.job_id = m.job_id AND j.version = m.version AND j.next_run_at = m.waited_for
+  AND j.state IN ('ACTIVE', 'PAUSED') AND t.tenant_id = m.tenant_id AND t.state = 'ACTIVE'
+RETURNING m.i::int;
+
+-- name: lengthen_page
+-- A page of LOW timers of active tenants (any tenant_id, or one) that are due in a range, locked; passes
+-- over those that somebody else holds.
+SELECT j.tenant_id, j.job_id, j.version, j.shard, j.offset_ms, j.delay_ms, j.next_run_at, j.due_at, v.definition
+FROM tenants t
+JOIN jobs j ON j.tenant_id = t.tenant_id AND j.due_at >= greatest(%(since)s::timestamptz, clock_timestamp())
+           AND j.due_at < %(until)s
+JOIN job_versions v ON v.tenant_id = j.tenant_id AND v.job_id = j.job_id AND v.version = j.version
+WHERE t.state = 'ACTIVE' AND (%(tenant)s::uuid IS NULL OR t.tenant_id = %(tenant)s) AND j.priority = 3
+  AND (j.tenant_id, j.due_at, j.job_id)
+      > (coalesce(%(after_tenant)s::uuid, '00000000-0000-0000-0000-000000000000'),
+         coalesce(%(after_due)s::timestamptz, '-infinity'),
+         coalesce(%(after_job)s::uuid, '00000000-0000-0000-0000-000000000000'))
+ORDER BY j.tenant_id, j.due_at, j.job_id LIMIT %(limit)s
+FOR NO KEY UPDATE OF j SKIP LOCKED;
+
+-- name: lengthen_jobs
+-- Timers (tenant_id, job), locked in this transaction, are due later.
+UPDATE jobs j SET due_at = m.due_at, delay_ms = m.delay_ms
+FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(dues)s::timestamptz[], %(delays)s::int[])
+     AS m (tenant_id, job_id, due_at, delay_ms)
+WHERE j.tenant_id = m.tenant_id AND j.job_id = m.job_id AND m.due_at > j.due_at;
