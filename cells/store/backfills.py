@@ -16,12 +16,12 @@ import msgspec
 from cells.domain import ids as ids_
 from cells.domain.faults import ScheduleError
 from cells.domain.job import JobState, OverlapPolicy
+from cells.domain.run import run_generation
 from cells.domain.schedule import Compiled, compile_schedule
 from cells.ports import Conflict, Fence, JobRow, Member, Terminal
 from cells.scheduling import BackfillRow, Retimed
 from cells.store.arrays import due_to_ms, from_datetime, instants
 from cells.store.base import StoreBase
-from cells.store.complete import run_generation
 from cells.store.database import Connection, Row, fetch_all, fetch_one, fetch_row, run
 from cells.store.jobs import read_job
 from cells.store.journal import Entry, seconds
