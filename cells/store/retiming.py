@@ -64,13 +64,13 @@ class Retiming(StoreBase):
     async def tzdata_version(self) -> str | None:
         """See `scheduling.SchedulingStore.tzdata_version`."""
         async with self._database.transaction() as connection:
-            row = await fetch_one(connection, "tzdata_get")
+            row = await fetch_one(connection, "cell_tzdata")
         return None if row is None else row[0]
 
     async def set_tzdata_version(self, version: str) -> None:
         """Every stored instant is of this version now."""
         async with self._database.transaction() as connection:
-            await run(connection, "tzdata_set", {"version": version})
+            await run(connection, "cell_set_tzdata", {"version": version})
 
     async def retime_page(
         self,

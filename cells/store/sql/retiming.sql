@@ -1,8 +1,8 @@
--- name: tzdata_get
+-- name: cell_tzdata
 -- The time-zone data that stored instants were computed with.
 SELECT tzdata_version FROM cell;
 
--- name: tzdata_set
+-- name: cell_set_tzdata
 -- All stored instants were computed with this time-zone data.
 UPDATE cell SET tzdata_version = %(version)s;
 

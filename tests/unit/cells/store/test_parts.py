@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cells.domain.job import JobDefinition, Schedule, ScheduleType, TargetRef
 from cells.ports import JournalBody
-from cells.store.definitions import DefinitionCache, encode_definition
+from cells.store.definitions import DefinitionCache
 from cells.store.hosts import fair_share
 from cells.store.journal import Entry
 from cells.store.stats import fold
@@ -35,7 +35,7 @@ def test_recurring_definitions_are_kept_within_bounds() -> None:
     rate, once = _definition(ScheduleType.RATE), _definition(ScheduleType.ONCE)
 
     def put(job: int, definition: JobDefinition, payload: bytes | None) -> None:
-        assert cache.put(tenant, uuid.UUID(int=job), 1, encode_definition(definition), payload) == (
+        assert cache.put(tenant, uuid.UUID(int=job), 1, definition, payload) == (
             definition,
             payload,
         )
