@@ -44,6 +44,15 @@ class FoundRuns:
     reached: RunKey | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TenantUse:
+    """Counted to one beyond the bound that was asked for."""
+
+    pending_timers: int
+    running_runs: int
+    strict_in_busiest_second: int
+
+
 class InsightStore(Protocol):
     """Runs, statistics, dead letters, what is to come."""
 
@@ -83,6 +92,12 @@ class InsightStore(Protocol):
         self, tenant_id: uuid.UUID, target_id: str, *, since: datetime, until: datetime
     ) -> Sequence[Mapping[str, Any]]:
         """A target's minutes with calls."""
+        ...
+
+    async def tenant_use(
+        self, tenant_id: uuid.UUID, *, most_timers: int, most_runs: int, now: datetime
+    ) -> TenantUse:
+        """What a tenant uses of its quotas now."""
         ...
 
     async def target_in_flight(self, tenant_id: uuid.UUID, target_id: str) -> int: ...

@@ -160,6 +160,11 @@ def _window_seconds(requested: int | None, schedule: Schedule, config: TenantCon
     return max(1, config.default_once_window_seconds if once else config.default_window_seconds)
 
 
+def first_state(given: JobIn) -> JobState:
+    """The state a job is created in."""
+    return JobState.PAUSED if given.paused else JobState.ACTIVE
+
+
 def new_job(
     *,
     job_id: uuid.UUID,

@@ -132,6 +132,7 @@ async def _created(call: Call, given: JobIn, payload: bytes | None) -> Response:
         config=config,
         now=now,
         actor=call.caller.actor,
+        state=building.first_state(given),
     )
     await services.creator.create(call.fence, job)
     member = building.member_of(job, call.tenant_id, version=1)
@@ -156,7 +157,7 @@ async def _brought_up(call: Call, row: JobRow, given: JobIn, payload: bytes | No
     same = wanted == row.definition and _compact(payload) == _compact(row.payload)
     if same and row.state is not JobState.CANCELLED:
         return _shown(call, row, changed=False)
-    edited, revive = _edited(call, row, wanted, payload)
+    edited, revive = _edited(call, row, wanted, payload, building.first_state(given))
     services = call.services
     after = await services.store.edit_job(
         call.fence,
@@ -194,7 +195,9 @@ async def _schedule(call: Call, old: Schedule, given: JobIn) -> Schedule:
         raise invalid(schedule_faults(error)) from None
 
 
-def _edited(call: Call, row: JobRow, wanted: JobDefinition, payload: bytes | None) -> tuple[NewJob, bool]:
+def _edited(
+    call: Call, row: JobRow, wanted: JobDefinition, payload: bytes | None, first_state: JobState
+) -> tuple[NewJob, bool]:
     """The job as declared, and whether it comes back to life."""
     same_schedule = wanted.schedule == row.definition.schedule
     over = row.state is JobState.DONE and same_schedule
@@ -209,7 +212,7 @@ def _edited(call: Call, row: JobRow, wanted: JobDefinition, payload: bytes | Non
         config=call.tenant.config,
         now=call.services.now(),
         actor=call.caller.actor,
-        state=JobState.ACTIVE if revive else row.state,
+        state=first_state if revive else row.state,
         keep=row if same_schedule and not revive else None,
     )
     return edited, revive

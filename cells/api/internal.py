@@ -84,6 +84,41 @@ async def get_tenant(call: Call, tenant_id: TenantId) -> Response:
 
 @routes.add(
     "GET",
+    "/internal/tenants/{tenant_id}/use",
+    Rule(scope=Scope.INTERNAL, internal=True),
+    answers={200: ("What the tenant uses of its quotas.", None)},
+)
+async def read_use(call: Call, tenant_id: TenantId) -> Response:
+    """Read what a tenant uses now, each number to one beyond its quota; runs a second are those of the
+    busiest of the last five minutes."""
+    services = call.services
+    uuid = ids.decode(ids.TENANT, tenant_id)
+    found = await services.store.get_tenant(uuid) if uuid is not None else None
+    if uuid is None or found is None:
+        raise not_found("tenant")
+    now = services.now()
+    use = await services.store.tenant_use(
+        uuid,
+        most_timers=found.config.pending_timers,
+        most_runs=found.config.running_runs,
+        now=now,
+    )
+    since = now.replace(second=0, microsecond=0) - timedelta(minutes=5)
+    minutes = await services.store.stats(uuid, since=since, until=now)
+    busiest = max((int(str(row["started"])) for row in minutes), default=0)
+    return answer(
+        {
+            "at": instant(now),
+            "job_runs_per_second": busiest / 60,
+            "pending_timers": use.pending_timers,
+            "running_runs": use.running_runs,
+            "strict_jobs_per_second": use.strict_in_busiest_second,
+        }
+    )
+
+
+@routes.add(
+    "GET",
     "/internal/tenants",
     Rule(scope=Scope.INTERNAL, internal=True),
     answers={200: ("All tenants this cell knows.", None)},

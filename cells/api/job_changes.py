@@ -89,6 +89,8 @@ def _why_lost(call: Call, seen: JobRow, current: JobRow, lost: Conflict) -> Prob
 async def _edited(call: Call, row: JobRow, patch: Fields) -> NewJob:
     services = call.services
     now = services.now()
+    if "paused" in patch:
+        raise invalid([body_fault("/paused", "says how a job is created; use :pause and :resume")])
     fields = _merged(row, patch)
     payload = take_payload(fields)
     given = read_model(fields, JobIn, lambda those: scheduling.more_schedule_faults(services, those))

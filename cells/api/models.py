@@ -250,6 +250,11 @@ class JobIn(Body):
         description="AT_MOST_ONCE tries again only what was never sent, and ends a run of which nobody "
         "knows what became of it as UNKNOWN. Only with the region policy SINGLE_REGION.",
     )
+    paused: bool = Field(
+        default=False,
+        description="Create it PAUSED: nothing runs before it is resumed. A job that is there already stays "
+        "as it is.",
+    )
 
     @field_validator("headers")
     @classmethod

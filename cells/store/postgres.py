@@ -33,6 +33,7 @@ from cells.store.task_queues import TaskQueues
 from cells.store.tenants import Tenants
 from cells.store.triggers import Triggers
 from cells.store.upkeep import Upkeep
+from cells.store.use import Use
 
 
 class PostgresStore(
@@ -59,6 +60,7 @@ class PostgresStore(
     Herds,
     Events,
     Insight,
+    Use,
     Meters,
     Status,
     Upkeep,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils import timezone
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from controlplane.events.models import AuditEvent
 from controlplane.tenants.models import ApiKey, Membership, Quota, Tenant
 from controlplane.topology.models import Cell, Placement, Region
+from controlplane.topology.use import live_use
 
 Document = serializers.Serializer[Any]
 
@@ -48,6 +50,32 @@ class TenantDocument(Document):
     version = serializers.IntegerField()
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
+
+
+class QuotaUseDocument(Document):
+    """What is used of a quota. `used` is null where that cannot be known now; `at_least`: more is used
+    than was counted; `share` is in percent, at most 100; `measured` says over what."""
+
+    name = serializers.CharField()
+    quota = serializers.IntegerField()
+    used = serializers.FloatField(allow_null=True)
+    at_least = serializers.BooleanField()
+    share = serializers.FloatField(allow_null=True)
+    measured = serializers.CharField()
+
+
+class LiveTenantDocument(TenantDocument):
+    """A tenant with what it uses of each quota. `usage_unknown` says why some of that is null."""
+
+    usage = serializers.SerializerMethodField()
+    usage_unknown = serializers.SerializerMethodField()
+
+    @extend_schema_field(QuotaUseDocument(many=True))
+    def get_usage(self, tenant: Tenant) -> list[dict[str, Any]]:
+        return [dict(QuotaUseDocument(use).data) for use in self.context["usage"]]
+
+    def get_usage_unknown(self, tenant: Tenant) -> str | None:
+        return self.context["away"] or None
 
 
 class OperatorPlacementDocument(PlacementDocument):
@@ -153,6 +181,11 @@ class ChoiceDocument(Document):
 
 def show_tenant(tenant: Tenant) -> dict[str, Any]:
     return dict(TenantDocument(tenant).data)
+
+
+def show_live_tenant(tenant: Tenant) -> dict[str, Any]:
+    usage, away = live_use(tenant)
+    return dict(LiveTenantDocument(tenant, context={"usage": usage, "away": away}).data)
 
 
 def show_member(member: Membership) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from cells.contract import Scope
 from controlplane.api.base import ApiView, tenant_or_404, with_etag
-from controlplane.api.documents import TenantDocument, show_tenant
+from controlplane.api.documents import LiveTenantDocument, TenantDocument, show_live_tenant, show_tenant
 from controlplane.api.forms import EditTenant
 from controlplane.api.permissions import needs
 from controlplane.tenants.actions.tenants import update_tenant
@@ -17,11 +17,11 @@ from controlplane.tenants.actions.tenants import update_tenant
 class TenantView(ApiView):
     scopes = needs(GET=Scope.JOBS_READ, PATCH=Scope.ADMIN)
 
-    @extend_schema(operation_id="get_tenant", responses=TenantDocument)
+    @extend_schema(operation_id="get_tenant", responses=LiveTenantDocument)
     def get(self, request: Request) -> Response:
-        """The tenant: quotas, placement, defaults."""
+        """The tenant: quotas with their live use, placement, defaults and region policy."""
         tenant = tenant_or_404(self.tenant_id)
-        return with_etag(show_tenant(tenant), tenant.version)
+        return with_etag(show_live_tenant(tenant), tenant.version)
 
     @extend_schema(operation_id="edit_tenant", request=EditTenant, responses=TenantDocument)
     def patch(self, request: Request) -> Response:

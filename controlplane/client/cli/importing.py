@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +16,9 @@ from controlplane.client.cli import tables
 from controlplane.client.cli.reading import read_text, seconds_of
 from controlplane.client.cli.session import BAD_OUTCOME, Session, command, first_line
 from controlplane.client.cli.wording import counted, moment, schedule_text
-from controlplane.client.importers.applying import Applied, apply
-from controlplane.client.importers.crontab import read_crontab
+from controlplane.client.documents import Job
+from controlplane.client.importers.applying import Applied, apply, left_behind
+from controlplane.client.importers.crontab import key_prefix, read_crontab
 from controlplane.client.importers.eventbridge import read_eventbridge
 from controlplane.client.importers.plan import Destination, Difference, Plan
 
@@ -33,6 +35,10 @@ Window = Annotated[
 ]
 Misfire = Annotated[str | None, typer.Option(help="RUN_ONCE, RUN_ALL or SKIP.")]
 Paused = Annotated[bool, typer.Option("--paused", help="Create jobs paused, for a cut-over by hand.")]
+Prune = Annotated[
+    bool,
+    typer.Option("--prune", help="Cancel jobs of an earlier import that are not in the source any more."),
+]
 Apply = Annotated[bool, typer.Option("--apply/--dry-run", help="Create and update the jobs.")]
 
 
@@ -55,7 +61,7 @@ def crontab(
     file: Source,
     target: TargetOption,
     path: Annotated[
-        str, typer.Option("--path", help="May hold {slug} (of the command), {user}, {name}.")
+        str, typer.Option("--path", help="May hold {slug} (of the program), {user}, {name}.")
     ] = "/cron/{slug}",
     name: Annotated[str | None, typer.Option(help="Tells crontabs apart; the file's name if absent.")] = None,
     time_zone: Annotated[
@@ -72,13 +78,13 @@ def crontab(
     window: Window = None,
     misfire: Misfire = None,
     paused: Paused = False,
+    prune: Prune = False,
     apply_: Apply = False,
 ) -> None:
     """Import a crontab: each line becomes a job that sends its command to the target."""
     called = name or (Path(file).name if file != "-" else "stdin")
-    destination = _destination(
-        target, path, [f"crontab:{called}"[:64], *(tag or [])], max_attempts, window, misfire
-    )
+    tag_of_all = f"crontab:{called}"[:64]
+    destination = _destination(target, path, [tag_of_all, *(tag or [])], max_attempts, window, misfire)
     if system is None:
         system = Path(file).name == "crontab" or Path(file).parent.name == "cron.d"
         session.say(
@@ -87,7 +93,7 @@ def crontab(
     plan = read_crontab(
         read_text(file), name=called, destination=destination, time_zone=time_zone, system=system
     )
-    _finish(session, plan, apply_, paused)
+    _finish(session, plan, apply_, paused, prune=prune, tag=tag_of_all, prefix=key_prefix(called))
 
 
 @command(app, "eventbridge")
@@ -101,18 +107,23 @@ def eventbridge(
     window: Window = None,
     misfire: Misfire = None,
     paused: Paused = False,
+    prune: Prune = False,
     apply_: Apply = False,
 ) -> None:
     """Import EventBridge Scheduler schedules from what `aws scheduler get-schedule` printed."""
     destination = _destination(target, path, ["eventbridge", *(tag or [])], max_attempts, window, misfire)
     plan = read_eventbridge(read_text(file), destination=destination, now=datetime.now(UTC))
-    _finish(session, plan, apply_, paused)
+    _finish(session, plan, apply_, paused, prune=prune, tag="eventbridge", prefix="eventbridge:")
 
 
-def _finish(session: Session, plan: Plan, apply_: bool, paused: bool) -> None:
+def _finish(
+    session: Session, plan: Plan, apply_: bool, paused: bool, *, prune: bool, tag: str, prefix: str
+) -> None:
+    """Show the plan, or make it true. Jobs of an earlier import that it does not hold are told either
+    way; `prune` cancels them."""
     if paused:
         plan = replace(plan, jobs=[replace(job, paused=True) for job in plan.jobs])
-    document = {**plan.document(), "applied": None}
+    document = {**plan.document(), "applied": None, "left_behind": None}
     if not apply_:
         session.answer(document, lambda: _report(plan, session.now))
         if plan.jobs:
@@ -126,8 +137,19 @@ def _finish(session: Session, plan: Plan, apply_: bool, paused: bool) -> None:
             results.append(result)
             advance(1)
     document["applied"] = [_applied_document(result) for result in results]
+    left = left_behind(session.client, plan, tag=tag, prefix=prefix)
+    if prune:
+        for job in left:
+            session.client.jobs.cancel(job.job_id)
+    document["left_behind"] = [
+        {"key": job.key, "job_id": job.job_id, "outcome": "cancelled" if prune else job.status.lower()}
+        for job in left
+    ]
     session.answer(
-        document, lambda: Group(_report(plan, session.now), "", _applied_table(results, session.now))
+        document,
+        lambda: Group(
+            _report(plan, session.now), "", _applied_table(results, session.now), *_left_behind(left, prune)
+        ),
     )
     if plan.refused or any(result.error for result in results):
         raise typer.Exit(BAD_OUTCOME)
@@ -175,6 +197,15 @@ def _grouped(plan: Plan) -> dict[tuple[str, str], list[str]]:
 def _some(sources: list[str], most: int = 5) -> str:
     more = f" and {len(sources) - most} more" if len(sources) > most else ""
     return ", ".join(sources[:most]) + more
+
+
+def _left_behind(left: Sequence[Job], prune: bool) -> list[RenderableType]:
+    """Jobs of an earlier import that the source does not hold any more."""
+    if not left:
+        return []
+    said = "cancelled" if prune else "still here; --prune cancels them"
+    title = f"[bold]Not in the source any more: {counted(len(left), 'job')} ({said})[/bold]"
+    return ["", title, *(f"  {escape(str(job.key))} [dim]{job.job_id}[/dim]" for job in left)]
 
 
 def _applied_document(result: Applied) -> dict[str, Any]:

@@ -1,21 +1,16 @@
-"""Making a plan true: a declaration by key for each job, in order. A job that was disabled is paused when
-it is created; one that is here already stays paused or not, as its people left it."""
+"""Making a plan true: a declaration by key for each job, in order. A job that was disabled is created
+paused, in one request; one that is here already stays paused or not, as its people left it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from controlplane.client.calls import Declared
+from controlplane.client.documents import Job
 from controlplane.client.errors import ApiError
 from controlplane.client.importers.plan import Plan, PlannedJob
 from controlplane.client.sync import Clockhouse
-
-#: A job that shall be paused is not created this shortly before its next occurrence: it might run
-#: in the moment between the two.
-_QUIET_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,18 +40,20 @@ def apply(client: Clockhouse, plan: Plan) -> Iterator[Applied]:
 
 
 def _apply(client: Clockhouse, planned: PlannedJob) -> Applied:
-    if planned.paused:
-        _wait_for_quiet(client, planned)
-    done = client.jobs.put_by_key(planned.key, planned.body)
-    if planned.paused and done.created and done.job.status == "SCHEDULED":
-        client.jobs.pause(done.job.job_id)
-        return Applied(planned=planned, done=done, paused=True)
+    body = {**planned.body, "paused": True} if planned.paused else planned.body
+    done = client.jobs.put_by_key(planned.key, body)
     return Applied(planned=planned, done=done, paused=done.job.status == "PAUSED")
 
 
-def _wait_for_quiet(client: Clockhouse, planned: PlannedJob) -> None:
-    coming = client.schedules.preview(planned.body["schedule"], count=1).occurrences
-    if coming:
-        left = (coming[0].at - datetime.now(UTC)).total_seconds()
-        if 0 <= left < _QUIET_SECONDS:
-            time.sleep(left + 1.0)
+def left_behind(client: Clockhouse, plan: Plan, *, tag: str, prefix: str) -> Sequence[Job]:
+    """Jobs of an earlier import of the same source that the plan does not hold any more: an entry was
+    edited into another, or removed. They go on running until somebody cancels them."""
+    wanted = {planned.key for planned in plan.jobs}
+    found = []
+    for state in ("SCHEDULED", "PAUSED"):
+        found += [
+            job
+            for job in client.jobs.list(tag=tag, state=state)
+            if job.key is not None and job.key.startswith(prefix) and job.key not in wanted
+        ]
+    return found

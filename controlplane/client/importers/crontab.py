@@ -45,6 +45,11 @@ _ALIASES = {
 }
 _SETTING = re.compile(r"\s*(\"[^\"]*\"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
 _MINUTE_SECONDS = 60
+_FILE_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+_SCRIPT = re.compile(r"[A-Za-z0-9_./+-]{1,200}\.(?:sh|bash|py|pl|rb|php|js|ts|jar|lua|R)")
+#: Words that run, or stand before, another program.
+_LINES_OF_THE_SHELL = {"cd", "test", "[", "set", "export", "source", ".", "umask", "sleep", "true", ":"}
+_SHELLS_OWN = _LINES_OF_THE_SHELL | {"exec", "nohup", "time", "chronic", "!", "if", "then"}
 #: Settings of cron itself, not of the commands.
 _CRONS_OWN = {"CRON_TZ", "MAILTO", "MAILFROM", "RANDOM_DELAY", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING"}
 
@@ -179,6 +184,29 @@ def _command(text: str) -> tuple[str, str | None]:
     return command.strip(), "\n".join(rest) + "\n" if rest else None
 
 
+# --- names -------------------------------------------------------------------------------
+def key_prefix(name: str) -> str:
+    """How the keys of all jobs of a crontab begin."""
+    return f"crontab:{slug(name)}:"
+
+
+def program(command: str) -> str:
+    """The program a command runs, by its file name. Arguments, settings and addresses may hold secrets,
+    and names, keys and paths are seen by everybody: nothing else of the command is in them."""
+    for part in re.split(r"&&|\|\||[;|&\n]", command):
+        words = [word.strip("\"'(){}") for word in part.split()]
+        while words and ("=" in words[0] or words[0] in _SHELLS_OWN):
+            # What stands behind `cd` is a place, not a program.
+            words = [] if words[0] in _LINES_OF_THE_SHELL else words[1:]
+        if not words:
+            continue
+        first = words[0].rsplit("/", 1)[-1]
+        script = words[1].rsplit("/", 1)[-1] if len(words) > 1 and _SCRIPT.fullmatch(words[1]) else ""
+        if _FILE_NAME.fullmatch(first):
+            return f"{first} {script}".strip()
+    return "command"
+
+
 # --- jobs --------------------------------------------------------------------------------
 def _job(entry: _Entry, name: str, destination: Destination, seen: dict[str, int]) -> PlannedJob:
     context = entry.context
@@ -205,8 +233,9 @@ def _job(entry: _Entry, name: str, destination: Destination, seen: dict[str, int
         differences.append(
             Difference(about="mail", detail="output is not mailed; what the target answers is in the run")
         )
+    called = program(entry.command)
     told_apart = digest(entry.user or "", entry.command, entry.stdin or "")
-    base = f"crontab:{slug(name)}:{slug(entry.command)}-{told_apart}"
+    base = f"{key_prefix(name)}{slug(called)}-{told_apart}"
     seen[base] = seen.get(base, 0) + 1
     key = base if seen[base] == 1 else f"{base}-{seen[base]}"
     window = destination.window_seconds
@@ -215,9 +244,9 @@ def _job(entry: _Entry, name: str, destination: Destination, seen: dict[str, int
     if window > 1:
         differences.append(Difference(about="window", detail=f"it starts up to {window} s after its minute"))
     body = {
-        "name": display_name(entry.command),
+        "name": display_name(called),
         "schedule": schedule,
-        **destination.body(slug=slug(entry.command), user=entry.user or "", name=slug(name)),
+        **destination.body(slug=slug(called), user=entry.user or "", name=slug(name)),
         "payload": payload,
         "dispatch_window_seconds": window,
     }

@@ -19,8 +19,10 @@ from controlplane.tenants.actions.tenants import (
 from controlplane.tenants.models import Tenant, WorkspaceSchema
 from controlplane.topology.actions.cells import cordon_cell
 from controlplane.topology.models import Placement, Tenure
+from tests.component.controlplane.console.cell import Cell as ConsoleCell
 from tests.component.controlplane.contents import contents
 from tests.component.controlplane.factories import ACTOR, REASON, CellFactory, RegionFactory, TenantFactory
+from tests.component.controlplane.signed import tenant_admin
 
 pytestmark = pytest.mark.django_db
 
@@ -121,6 +123,34 @@ def test_a_name_is_one_line(control: None, name: str) -> None:
         update_tenant(tenant_id=tenant.id, name=name, actor=ACTOR, reason=REASON)
     assert [f.pointer for f in refused.value.faults] == ["/name"]
     assert contents() == before
+
+
+def test_the_api_tells_quotas_with_their_use(control: None) -> None:
+    key = bytes(range(32))
+    with ConsoleCell("cell-use", key) as cell:
+        CellFactory(name=cell.name, url=cell.url, key=key)
+        tenant = TenantFactory()
+        api = tenant_admin(tenant)
+        cell.use |= {"pending_timers": tenant.quota.pending_timers + 1, "job_runs_per_second": 25.0}
+        document = api.get("/v1/tenant").json
+        use = {each["name"]: each for each in document["usage"]}
+        assert list(use) == list(type(tenant.quota).NAMES)
+        assert document["usage_unknown"] is None
+        assert (use["job_runs_per_second"]["used"], use["job_runs_per_second"]["share"]) == (25.0, 25.0)
+        assert (use["pending_timers"]["at_least"], use["pending_timers"]["share"]) == (True, 100.0)
+        assert (use["running_runs"]["used"], use["running_runs"]["quota"]) == (3, 10_000)
+        assert use["strict_jobs_per_second"] == {
+            "name": "strict_jobs_per_second", "quota": 0, "used": 0, "at_least": False, "share": None,
+            "measured": "the busiest second of the coming day",
+        }  # fmt: skip
+        assert use["api_requests_per_second"]["used"] == 0
+        asked = [call for call in cell.calls if call.target.startswith("/internal/")]
+        assert [call.caller.scopes for call in asked] == [("internal",)]
+    away = api.get("/v1/tenant").json  # the cell is gone
+    assert "does not answer" in away["usage_unknown"]
+    assert {each["name"] for each in away["usage"] if each["used"] is None} == {
+        "job_runs_per_second", "strict_jobs_per_second", "pending_timers", "running_runs",
+    }  # fmt: skip
 
 
 def test_no_change_leaves_no_trace(control: None) -> None:

@@ -64,6 +64,30 @@ async def test_what_differs_is_edited(running: Cell) -> None:
     assert len((await api.get("/v1/jobs"))["items"]) == 1
 
 
+async def test_a_job_is_created_paused_in_one_request(running: Cell) -> None:
+    api = running.api
+    await api.target(target_id=TARGET)
+    made = await put(api, declared(paused=True), 201)
+    assert (made["status"], made["next_run_at"]) == ("PAUSED", None)
+    assert await running.timers(made["job_id"]) == []
+    same = await put(api, declared(paused=True))
+    assert (same["changed"], same["status"]) == (False, "PAUSED")
+    await api.ok("POST", f"/v1/jobs/{made['job_id']}:resume", {})
+    resumed = await put(api, declared(paused=True, name="b"))  # people resumed it: it stays so
+    assert (resumed["status"], resumed["name"]) == ("SCHEDULED", "b")
+    await api.ok("DELETE", f"/v1/jobs/{made['job_id']}")
+    again = await put(api, declared(paused=True))
+    assert (again["job_id"], again["status"]) == (made["job_id"], "PAUSED")
+    posted = await api.ok("POST", "/v1/jobs", declared(paused=True), status=201)
+    batch = await api.ok("POST", "/v1/jobs:batch", {"jobs": [declared(paused=True), declared()]})
+    assert [posted["status"], *(result["job_id"] is not None for result in batch["results"])] == [
+        "PAUSED", True, True,
+    ]  # fmt: skip
+    first = await api.get(f"/v1/jobs/{batch['results'][0]['job_id']}")
+    assert first["status"] == "PAUSED"
+    await api.problem("PATCH", f"/v1/jobs/{first['job_id']}", {"paused": False}, status=422, code="INVALID")
+
+
 async def test_an_anchor_is_kept(running: Cell) -> None:
     api = running.api
     await api.target(target_id=TARGET)

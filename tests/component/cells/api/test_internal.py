@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -32,6 +33,31 @@ def control(running: Cell) -> Api:
 
 async def put(control: Api, path: str, body: Any) -> Any:
     return await control.ok("PUT", path, body, hashed=True)
+
+
+async def test_what_a_tenant_uses(running: Cell, control: Api) -> None:
+    tenant = uuid.uuid4()
+    path = f"/internal/tenants/{ids.encode('tnt', tenant)}"
+    await control.problem("GET", path + "/use", status=404, code="NOT_FOUND")
+    await put(control, path, TENANT)
+    api = running.api.of(tenant)
+    await api.target(target_id="tgt_email")
+    nothing = await control.get(path + "/use")
+    del nothing["at"]
+    assert nothing == {
+        "job_runs_per_second": 0.0, "pending_timers": 0, "running_runs": 0, "strict_jobs_per_second": 0,
+    }  # fmt: skip
+    for n in range(3):
+        hour = datetime.fromtimestamp(running.clock.now_ms() // 1000, UTC) + timedelta(hours=1)
+        at = hour.replace(second=0) + timedelta(seconds=n // 2)  # two in one second
+        await api.ok("POST", "/v1/jobs", {
+            "schedule": {"type": "ONCE", "run_at": at.isoformat()}, "target": {"target_id": "tgt_email"},
+            "priority": "CRITICAL", "dispatch_window_seconds": 0,
+        }, status=201)  # fmt: skip
+    await api.job("tgt_email")
+    used = await control.get(path + "/use")
+    assert (used["pending_timers"], used["strict_jobs_per_second"], used["running_runs"]) == (4, 2, 0)
+    await api.problem("GET", path + "/use", status=403, code="FORBIDDEN")
 
 
 async def test_a_tenant_is_placed(running: Cell, control: Api) -> None:

@@ -207,6 +207,15 @@ FIGURES = {
     "lag_mean_ms": 5.0,
 }
 
+#: What the cell tells the control plane of a tenant's use.
+USE = {
+    "at": "2026-11-30T06:33:00Z",
+    "job_runs_per_second": 0.05,
+    "pending_timers": 12,
+    "running_runs": 3,
+    "strict_jobs_per_second": 0,
+}
+
 Answer = tuple[int, Any]
 
 
@@ -228,6 +237,7 @@ class Cell:
         self.name = name
         self.calls: list[Call] = []
         self.answers: dict[str, Answer | bytes] = {}
+        self.use: dict[str, Any] = dict(USE)
         cell = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -299,6 +309,8 @@ class Cell:
                 "transitions": [],
             },
         }
+        if path.startswith("/internal/tenants/") and path.endswith("/use"):
+            usual[f"GET {path}"] = self.use
         found = usual.get(f"{method} {path}")
         if found is None:
             return 404, {"status": 404, "code": "NOT_FOUND", "detail": "There is no such thing."}

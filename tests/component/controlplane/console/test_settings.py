@@ -301,7 +301,9 @@ def test_limits_show_what_is_used(owner: Signed, cell: Cell) -> None:
     page = owner.browser.get(owner.base + "/settings/limits").content.decode()
     assert owner.membership.tenant.placement.cell_id in page
     assert "Runs a second" in page
-    cell.answers["GET /v1/runs"] = (503, {"detail": "away"})
+    assert "the busiest second of the coming day" in page
+    tenant = owner.membership.tenant.public_id
+    cell.answers[f"GET /internal/tenants/{tenant}/use"] = (503, {"detail": "away"})
     away = owner.browser.get(owner.base + "/settings/limits")
     assert away.status_code == 200
     assert b"What runs now is not known" in away.content

@@ -37,12 +37,12 @@ CRON_TZ=America/New_York
     assert plan.refused == ()
     backup, sync, report = plan.jobs
     assert backup.body == {
-        "name": '/usr/local/bin/backup --all "x=1"',
+        "name": "backup",
         "schedule": {
             "type": "CRON", "cron": "0 3 * * *", "time_zone": "Europe/Berlin",
             "dst": {"gap": "SHIFT", "overlap": "FIRST"},
         },
-        "target": {"type": "HTTP", "target_id": "tgt_cron", "path": "/cron/usr-local-bin-backup-all-x-1"},
+        "target": {"type": "HTTP", "target_id": "tgt_cron", "path": "/cron/backup"},
         "payload": {
             "command": '/usr/local/bin/backup --all "x=1"',
             "environment": {"SHELL": "/bin/bash", "PATH": "/usr/bin:/bin"},
@@ -117,6 +117,27 @@ def test_tz_is_the_commands_and_random_delay_is_the_window() -> None:
     assert {"zone", "window"} <= {d.about for d in job.differences}
 
 
+@pytest.mark.parametrize(
+    ("command", "called"),
+    [
+        ("/usr/bin/backup --password hunter2", "backup"),
+        ("PGPASSWORD=hunter2 pg_dump shop > /tmp/x", "pg_dump"),
+        ("cd /srv/hunter2 && TOKEN='hunter2' ./run.sh", "run.sh"),
+        ("curl -H 'Authorization: Bearer hunter2' https://a:hunter2@example.com", "curl"),
+        ("python3 /opt/jobs/report.py hunter2", "python3 report.py"),
+        ("[ -f /hunter2 ] && sudo -u hunter2 x", "sudo"),
+        ("$(cat /hunter2)", "command"),
+        ("cd /hunter2", "command"),
+    ],
+)
+def test_nothing_but_the_program_is_in_names(command: str, called: str) -> None:
+    (job,) = read(f"0 1 * * * {command}\n").jobs
+    assert job.body["name"] == called
+    assert job.body["payload"] == {"command": command}
+    seen = {name: value for name, value in job.body.items() if name != "payload"}
+    assert "hunter2" not in f"{seen} {job.key}"
+
+
 def test_keys_stay_where_lines_move_and_schedules_change() -> None:
     first = read("0 1 * * * a\n0 2 * * * a\n0 3 * * * b\n")
     again = read("# new\n\n5 1 * * * a\n5 2 * * * a\n5 3 * * * b\n")
@@ -133,7 +154,7 @@ def test_settings_of_the_destination() -> None:
         misfire_policy="SKIP",
     )  # fmt: skip
     (job,) = read("0 1 * * * we/ird us er", system=True, destination=to).jobs
-    assert job.body["target"]["path"] == "/web1/we%2Fird/us-er"
+    assert job.body["target"]["path"] == "/web1/we%2Fird/us"
     assert (job.body["retry_policy"], job.body["misfire_policy"]) == ({"max_attempts": 1}, "SKIP")
     assert (job.body["tags"], job.body["dispatch_window_seconds"]) == (["t"], 30)
     with pytest.raises(CannotImport, match=r"may hold \{slug\}, \{user\}, \{name\}"):

@@ -1,0 +1,78 @@
+"""What a tenant uses of each quota right now: one place for the API and the console.
+
+The cell counts what it holds; requests are the routers' newest sealed minute, and workflow steps the
+cell's. What cannot be known now is None, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from billing.live import latest_minute
+from cells.contract import Metric
+from controlplane.tenants.models import Quota, Tenant
+from controlplane.topology.cell_client import CellUnreachable, call_cell
+from controlplane.topology.models import Placement
+
+#: quota → what its use is measured over.
+MEASURED = {
+    "job_runs_per_second": "the busiest of the last five minutes",
+    "workflow_steps_per_second": "the newest minute within the last hour",
+    "strict_jobs_per_second": "the busiest second of the coming day",
+    "pending_timers": "now",
+    "running_runs": "now",
+    "api_requests_per_second": "the newest minute within the last hour",
+}
+#: Counted by the cell to one beyond the quota.
+_BOUNDED = frozenset({"pending_timers", "running_runs"})
+_PER_MINUTE = {
+    "workflow_steps_per_second": Metric.WORKFLOW_STEPS,
+    "api_requests_per_second": Metric.API_REQUESTS,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuotaUse:
+    """One quota and its use."""
+
+    name: str
+    quota: int
+    used: float | None  # None: not known now
+    measured: str
+
+    @property
+    def at_least(self) -> bool:
+        """Whether more is used than was counted."""
+        return self.used is not None and self.name in _BOUNDED and self.used > self.quota
+
+    @property
+    def share(self) -> float | None:
+        """Percent of the quota, at most 100."""
+        if self.used is None or not self.quota:
+            return None
+        return round(min(100.0, self.used / self.quota * 100), 2)
+
+
+def live_use(tenant: Tenant) -> tuple[list[QuotaUse], str]:
+    """The use of every quota, and why the cell could not be asked (empty: it was)."""
+    counted: Mapping[str, Any] = {}
+    away = ""
+    placement = Placement.objects.select_related("cell").filter(tenant=tenant).first()
+    if placement is None:
+        away = "The workspace is not placed yet."
+    else:
+        try:
+            counted = call_cell(placement.cell, "GET", f"/internal/tenants/{tenant.public_id}/use")
+        except CellUnreachable:
+            away = "The cell does not answer; jobs it holds are safe."
+    used: dict[str, float | None] = {name: counted.get(name) for name in Quota.NAMES}
+    for name, metric in _PER_MINUTE.items():
+        requests = latest_minute(tenant.id, metric)
+        # A minute that nobody counted anything in has no record.
+        used[name] = 0.0 if requests is None else requests / 60
+    return [
+        QuotaUse(name=name, quota=getattr(tenant.quota, name), used=used[name], measured=MEASURED[name])
+        for name in Quota.NAMES
+    ], away
