@@ -14,7 +14,7 @@ from typing import Self
 
 import httpx
 
-from controlplane.client import calls, management, run_calls
+from controlplane.client import bulk_calls, calls, management, run_calls
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
 from controlplane.client.profiles import find_settings
@@ -79,6 +79,25 @@ class AsyncTargets(AsyncResource):
     delete = AsyncSends(management.delete_target)
     approve = AsyncSends(management.approve_target)
     rotate_secret = AsyncSends(management.rotate_target_secret)
+    health = AsyncSends(bulk_calls.get_target_health)
+    test = AsyncSends(bulk_calls.test_target)
+
+
+class AsyncSelections(AsyncResource):
+    """`client.selections`"""
+
+    create = AsyncSends(bulk_calls.select_jobs)
+    get = AsyncSends(bulk_calls.get_selection)
+    apply = AsyncSends(bulk_calls.apply_selection)
+
+
+class AsyncOperations(AsyncResource):
+    """`client.operations`"""
+
+    list = AsyncPages(bulk_calls.list_operations)
+    page = AsyncSends(bulk_calls.list_operations)
+    get = AsyncSends(bulk_calls.get_operation)
+    stop = AsyncSends(bulk_calls.stop_operation)
 
 
 class AsyncDeadLetters(AsyncResource):
@@ -92,6 +111,7 @@ class AsyncStats(AsyncResource):
     """`client.stats`"""
 
     read = AsyncSends(run_calls.read_stats)
+    herd = AsyncSends(bulk_calls.read_herd)
 
 
 class AsyncEvents(AsyncResource):
@@ -170,6 +190,8 @@ class AsyncClockhouse:
         self.runs = AsyncRuns(transport)
         self.targets = AsyncTargets(transport)
         self.dlq = AsyncDeadLetters(transport)
+        self.selections = AsyncSelections(transport)
+        self.operations = AsyncOperations(transport)
         self.stats = AsyncStats(transport)
         self.events = AsyncEvents(transport)
         self.tenant = AsyncTenant(transport)

@@ -246,6 +246,18 @@ class Stats(Document):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class QuotaUse(Document):
+    """What is used of a quota now; `used` None: not known."""
+
+    name: str
+    quota: int
+    used: float | None
+    at_least: bool = False
+    share: float | None
+    measured: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tenant(Document):
     """Who the key belongs to: quotas, defaults, placement."""
 
@@ -258,6 +270,8 @@ class Tenant(Document):
     default_window_seconds: int | None
     default_once_window_seconds: int | None
     quotas: Mapping[str, Any] = field(default_factory=dict)
+    usage: Sequence[QuotaUse] = ()
+    usage_unknown: str | None
     placement: Mapping[str, Any] | None
     version: int | None
     created_at: datetime | None

@@ -81,13 +81,15 @@ def delete_target(target_id: str) -> Call[None]:
     return Call(method="DELETE", path=path("/v1/targets/{id}", id=target_id), read=lambda answer: None)
 
 
-def approve_target(target_id: str) -> Call[Target]:
-    """Allow jobs to call it."""
+def approve_target(target_id: str, *, version: int | str | None = None) -> Call[Target]:
+    """Allow jobs to call it. `version`: only if it is still what was looked at, else
+    `PreconditionFailed`."""
     return Call(
         method="POST",
         path=path("/v1/targets/{id}", id=target_id) + ":approve",
         read=reads(Target),
-        repeatable=True,
+        headers=if_match(version),
+        repeatable=version is None,
     )
 
 

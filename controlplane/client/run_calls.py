@@ -78,16 +78,31 @@ def list_dead_letters(
     *,
     target: str | None = None,
     fingerprint: str | None = None,
+    job_id: str | None = None,
+    reason: str | None = None,
+    failed_from: datetime | str | None = None,
+    failed_until: datetime | str | None = None,
     groups: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[DeadLetters]:
-    """Runs that failed for good, the latest first; without the groups they form if `groups` is false."""
+    """Runs that failed for good (`reason`: FAILED, UNKNOWN or POISON), the latest first; without the groups
+    they form if `groups` is false."""
     return Call(
         method="GET",
         path="/v1/dlq",
         read=_read_dead_letters,
-        query=query(target=target, fingerprint=fingerprint, groups=groups, limit=limit, cursor=cursor),
+        query=query(
+            target=target,
+            fingerprint=fingerprint,
+            job_id=job_id,
+            reason=reason,
+            failed_from=failed_from,
+            failed_until=failed_until,
+            groups=groups,
+            limit=limit,
+            cursor=cursor,
+        ),
     )
 
 
@@ -103,9 +118,21 @@ def _read_dead_letters(answer: Answer) -> DeadLetters:
     )
 
 
-def read_stats(*, since: datetime | str | None = None, until: datetime | str | None = None) -> Call[Stats]:
-    """Runs per minute, and how late they started; the last hour if nothing is said."""
-    return Call(method="GET", path="/v1/stats", read=reads(Stats), query=query(since=since, until=until))
+def read_stats(
+    *,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    job_id: str | None = None,
+    target_id: str | None = None,
+) -> Call[Stats]:
+    """Runs per minute, and how late they started; the last hour if nothing is said. Of one job, or of
+    the calls of one target, if it is named."""
+    return Call(
+        method="GET",
+        path="/v1/stats",
+        read=reads(Stats),
+        query=query(since=since, until=until, job_id=job_id, target_id=target_id),
+    )
 
 
 def list_events(

@@ -12,7 +12,7 @@ from typing import Self
 
 import httpx
 
-from controlplane.client import calls, management, run_calls
+from controlplane.client import bulk_calls, calls, management, run_calls
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
 from controlplane.client.profiles import find_settings
@@ -77,6 +77,25 @@ class Targets(Resource):
     delete = Sends(management.delete_target)
     approve = Sends(management.approve_target)
     rotate_secret = Sends(management.rotate_target_secret)
+    health = Sends(bulk_calls.get_target_health)
+    test = Sends(bulk_calls.test_target)
+
+
+class Selections(Resource):
+    """`client.selections`"""
+
+    create = Sends(bulk_calls.select_jobs)
+    get = Sends(bulk_calls.get_selection)
+    apply = Sends(bulk_calls.apply_selection)
+
+
+class Operations(Resource):
+    """`client.operations`"""
+
+    list = Pages(bulk_calls.list_operations)
+    page = Sends(bulk_calls.list_operations)
+    get = Sends(bulk_calls.get_operation)
+    stop = Sends(bulk_calls.stop_operation)
 
 
 class DeadLetters(Resource):
@@ -90,6 +109,7 @@ class Stats(Resource):
     """`client.stats`"""
 
     read = Sends(run_calls.read_stats)
+    herd = Sends(bulk_calls.read_herd)
 
 
 class Events(Resource):
@@ -168,6 +188,8 @@ class Clockhouse:
         self.runs = Runs(transport)
         self.targets = Targets(transport)
         self.dlq = DeadLetters(transport)
+        self.selections = Selections(transport)
+        self.operations = Operations(transport)
         self.stats = Stats(transport)
         self.events = Events(transport)
         self.tenant = Tenant(transport)

@@ -152,7 +152,8 @@ class Worker:
         try:
             await asyncio.wait({*polls, drained}, return_when=asyncio.FIRST_COMPLETED)
             self._draining.set()
-            # A poll that is cut off loses no task: the server keeps what nobody took.
+            # A poll that is cut off starts nothing here. A task that was on its way is claimed all the
+            # same: nobody heartbeats it, so it is handed out again when its lease ends.
             for poll in (*polls, drained):
                 poll.cancel()
             ends = await asyncio.gather(*polls, return_exceptions=True)

@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from controlplane.client.cli import accounts, importing, jobs, money, people, planning, runs, targets, working
+from controlplane.client.cli import (
+    accounts,
+    bulk,
+    importing,
+    jobs,
+    money,
+    people,
+    planning,
+    runs,
+    targets,
+    working,
+)
 from controlplane.client.cli.session import command
 from controlplane.client.wire import user_agent
 
@@ -21,6 +32,8 @@ app = typer.Typer(
     " 6 invalid, 7 limited, 8 the API is away. `--json` on every command is for machines.",
 )
 app.add_typer(jobs.app, name="jobs")
+bulk.register(jobs.app)
+app.add_typer(bulk.operations, name="operations")
 app.add_typer(runs.app, name="runs")
 app.add_typer(runs.dlq, name="dlq")
 app.add_typer(targets.app, name="targets")
@@ -32,6 +45,7 @@ app.add_typer(accounts.profile, name="profile")
 command(app, "login")(accounts.login)
 command(app, "usage")(money.usage)
 command(app, "stats")(runs.stats)
+command(app, "herd")(bulk.herd)
 command(app, "tenant")(money.tenant)
 app.command("capacity")(planning.capacity)
 

@@ -34,7 +34,7 @@ ProfileName = Annotated[str, typer.Argument(metavar="NAME")]
 
 def login(
     session: Session,
-    url: Annotated[str | None, typer.Option("--url", help="The API's address; asked for if absent.")] = None,
+    url: Annotated[str | None, typer.Option("--url", hidden=True, help="The same as --api-url.")] = None,
     key_file: Annotated[
         str | None, typer.Option(help="A file with the key; - for stdin. Asked for if absent.")
     ] = None,
@@ -44,7 +44,7 @@ def login(
     name = session.profile or DEFAULT_PROFILE
     file = profile_file()
     known = read_profiles(file)
-    url = check_url(url or _ask("Address of the API: ", secret=False))
+    url = check_url(session.api_url or url or _ask("Address of the API: ", secret=False))
     if key_file is None:
         key = check_key(_ask("API key: ", secret=True))
     else:
@@ -65,7 +65,7 @@ def login(
 
 def _ask(question: str, *, secret: bool) -> str:
     if not sys.stdin.isatty():
-        raise Wrong("there is no terminal to ask; give --url and --key-file")
+        raise Wrong("there is no terminal to ask; give --api-url and --key-file")
     if secret:
         return getpass.getpass(question)
     print(question, end="", file=sys.stderr, flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group
@@ -81,10 +81,21 @@ def list_dead_letters(
     session: Session,
     target: Annotated[str | None, typer.Option("--target", "-t", help="That called this target.")] = None,
     fingerprint: Annotated[str | None, typer.Option(help="That failed in this way.")] = None,
+    job: Annotated[str | None, typer.Option(help="Of this job (its id).")] = None,
+    reason: Annotated[str | None, typer.Option(help="FAILED, UNKNOWN or POISON.")] = None,
+    since: Annotated[str | None, typer.Option(help="Failed at or after this instant.")] = None,
+    until: Annotated[str | None, typer.Option(help="Failed before this instant.")] = None,
     limit: Limit = 50,
 ) -> None:
     """List what failed for good, and the ways it failed in."""
-    options = {"target": target, "fingerprint": fingerprint}
+    options: dict[str, Any] = {
+        "target": target,
+        "fingerprint": fingerprint,
+        "job_id": job,
+        "reason": reason.upper() if reason else None,
+        "failed_from": since,
+        "failed_until": until,
+    }
     first = session.client.dlq.page(**options, limit=min(limit, 200) if limit > 0 else 200)
     if first.next_cursor is None or len(first.items) == limit:
         items = list(first.items)

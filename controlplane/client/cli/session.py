@@ -55,7 +55,7 @@ class Session:
     ) -> None:
         self.as_json = as_json
         self.profile = profile
-        self._api_url = api_url
+        self.api_url = api_url
         self.tenant = tenant
         self._client: Clockhouse | None = None
         self.now = datetime.now(UTC)
@@ -67,7 +67,7 @@ class Session:
         """The API, under the chosen profile."""
         if self._client is None:
             self._client = Clockhouse(
-                self._api_url, tenant_id=self.tenant, profile=self.profile, product="cli"
+                self.api_url, tenant_id=self.tenant, profile=self.profile, product="cli"
             )
         return self._client
 

@@ -191,7 +191,13 @@ def run_card(run: Run, now: datetime) -> RenderableType:
             _text(attempt.host),
             escape(attempt.error or ""),
         )
-    return Group(card(rows), "", attempts) if run.attempts else card(rows)
+    if not run.attempts:
+        return card(rows)
+    body = run.attempts[-1].body
+    said: list[RenderableType] = (
+        ["", "[bold]What the last call was answered[/bold]", escape(body)] if body else []
+    )
+    return Group(card(rows), "", attempts, *said)
 
 
 # --- the rest ------------------------------------------------------------------------------

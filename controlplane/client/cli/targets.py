@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from controlplane.client.cli import tables
-from controlplane.client.cli.job_options import Limit, Payload, Yes
+from controlplane.client.cli.job_options import Limit, Payload, Version, Yes
 from controlplane.client.cli.reading import payload_of, read_text, seconds_of
 from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents
 from controlplane.client.documents import Run, Target
@@ -66,16 +66,16 @@ def register(
     )
     document = dict(target.raw)
     if approve:
-        document |= session.client.targets.approve(target.target_id).raw
+        document |= session.client.targets.approve(target.target_id, version=target.version).raw
     _with_secret(session, target, document)
     if not approve:
         session.say(f"[dim]Jobs may call it after `clockhouse targets approve {target.target_id}`.[/dim]")
 
 
 @command(app, "approve")
-def approve(session: Session, target: TargetId) -> None:
-    """Allow jobs to call a target."""
-    found = session.client.targets.approve(target)
+def approve(session: Session, target: TargetId, version: Version = None) -> None:
+    """Allow jobs to call a target, as it is now."""
+    found = session.client.targets.approve(target, version=version)
     session.answer(found.raw, lambda: tables.target_card(found, session.now))
 
 
@@ -96,6 +96,33 @@ def disable(session: Session, target: TargetId, yes: Yes = False) -> None:
     session.confirm(f"Stop all calls to {target}?", yes=yes)
     found = session.client.targets.edit(target, {"disabled": True})
     session.answer(found.raw, lambda: tables.target_card(found, session.now))
+
+
+@command(app, "health")
+def health(
+    session: Session,
+    target: TargetId,
+    minutes: Annotated[int, typer.Option(help="Of the last minutes.")] = 60,
+) -> None:
+    """Show how a target has been doing; exit status 1 if it is failing."""
+    found = session.client.targets.health(target, minutes=minutes)
+    rate = None if found.success_rate is None else f"{found.success_rate * 100:.1f} %"
+    rows = [
+        ("target", found.target_id),
+        ("verdict", found.verdict),
+        ("calls", found.calls),
+        ("succeeded", found.succeeded),
+        ("failed", found.failed or None),
+        ("retried", found.retried or None),
+        ("success", rate),
+        ("half within", None if found.call_p50_ms is None else f"{found.call_p50_ms:g} ms"),
+        ("95 % within", None if found.call_p95_ms is None else f"{found.call_p95_ms:g} ms"),
+        ("promised", None if found.latency_slo_ms is None else f"{found.latency_slo_ms} ms"),
+        ("under way", f"{found.in_flight} of {found.max_concurrency}"),
+    ]  # fmt: skip
+    session.answer(found.raw, lambda: tables.card(rows))
+    if found.verdict == "failing":
+        raise typer.Exit(BAD_OUTCOME)
 
 
 @command(app, "test")
