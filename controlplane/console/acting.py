@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,11 @@ from django.utils.html import format_html
 
 from controlplane.console.visit import Visit
 from controlplane.errors import Invalid, Refused
+
+
+def for_people(refused: Refused) -> str:
+    """A refusal in the words of the pages: what the API calls a tenant is a workspace here."""
+    return re.sub(r"\btenant(s?)\b", r"workspace\1", str(refused))
 
 
 @dataclass(kw_only=True)
@@ -27,7 +33,8 @@ class Form:
         """A use-case's refusal, its faults at the fields they belong to."""
         form = cls(values=values)
         if not isinstance(refused, Invalid):
-            form.general.append(f"{str(refused)[:1].upper()}{str(refused)[1:]}.")
+            said = for_people(refused)
+            form.general.append(f"{said[:1].upper()}{said[1:]}.")
             return form
         for fault in refused.faults:
             name = fault.pointer.strip("/").split("/")[0]
@@ -48,7 +55,7 @@ def done(visit: Visit, text: str, *args: object, link: tuple[str, str] | None = 
 
 def not_done(visit: Visit, refused: Refused) -> None:
     """Says why nothing was done."""
-    text = str(refused)
+    text = for_people(refused)
     messages.error(visit.request, f"Nothing was changed: {text}{'' if text.endswith('.') else '.'}")
 
 

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
+from django.urls import Resolver404, resolve
 from django.views.decorators.http import require_GET
 
 from controlplane.tenants.models import Membership
+
+
+@require_GET
+def other_slash(request: HttpRequest, **_: str) -> HttpResponse:
+    """The page of the same address with or without its last slash; 404 where there is none either."""
+    here = request.path_info
+    there = here.removesuffix("/") if here.endswith("/") else f"{here}/"
+    try:
+        found = resolve(there)
+    except Resolver404:
+        raise Http404 from None
+    if found.url_name is None:
+        raise Http404
+    query = request.META.get("QUERY_STRING", "")
+    return HttpResponseRedirect(f"{there}?{query}" if query else there)
 
 
 @require_GET

@@ -22,6 +22,7 @@ from controlplane.console.lists import (
     next_page,
     run_bars,
     sentences,
+    targets_of,
 )
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.why import LOOKS, obstacles
@@ -61,6 +62,7 @@ def job_list(visit: Visit) -> HttpResponse:
     context["jobs"] = [
         {**job, "label": label(job), "last": outcomes.get(job["job_id"])} for job in found["items"]
     ]
+    context["targets"] = targets_of(visit, (job["target"].get("target_id") for job in found["items"]))
     context["next"] = next_page(visit, filters, found["next_cursor"])
     context["paged"] = bool(visit.request.GET.get("cursor"))
     return visit.page("console/jobs/list.html", **context)

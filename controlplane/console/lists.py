@@ -103,6 +103,15 @@ def labels_of(visit: Visit, job_ids: Iterable[str]) -> dict[str, str]:
     return {wanted[target]: label(job) for target, job in visit.cell.get_many(wanted).items()}
 
 
+def targets_of(visit: Visit, target_ids: Iterable[str | None]) -> dict[str, str]:
+    """What targets are, in words: their description, or else their address."""
+    wanted = {path("targets", target_id): target_id for target_id in target_ids if target_id}
+    return {
+        wanted[target]: str(found.get("description") or found["base_url"])
+        for target, found in visit.cell.get_many(wanted).items()
+    }
+
+
 def last_runs(visit: Visit, jobs: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """The newest run of each job. Most are among the tenant's latest runs; the others are asked for."""
     wanted = [str(job["job_id"]) for job in jobs]

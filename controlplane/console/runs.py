@@ -25,6 +25,7 @@ from controlplane.console.lists import (
     run_bars,
     sentences,
     settled,
+    targets_of,
 )
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.waterfall import waterfall
@@ -64,6 +65,7 @@ def run_list(visit: Visit) -> HttpResponse:
         return visit.page("console/runs/list.html", status=422, **context)
     labels = labels_of(visit, [*(run["job_id"] for run in found["items"]), *job_asked(filters)])
     context["runs"] = [{**run, "label": labels.get(run["job_id"])} for run in found["items"]]
+    context["targets"] = targets_of(visit, (run["target_id"] for run in found["items"]))
     context["job_label"] = labels.get(filters.get("job_id", ""))
     context["next"] = next_page(visit, filters, found["next_cursor"])
     # Said only where somebody looked for something that is not found by its scheduled time.

@@ -1,6 +1,6 @@
 """The console's addresses. Everything below `/t/<slug>/` belongs to one tenant."""
 
-from django.urls import path
+from django.urls import path, re_path
 
 from controlplane.console import (
     activity,
@@ -65,4 +65,7 @@ urlpatterns = [
     path(_T + "targets/<str:target_id>/edit", targets.target_edit, name="target-edit"),
     path(_T + "targets/<str:target_id>/<slug:verb>", target_pages.target_action, name="target-action"),
     *settings_patterns,
+    # Last: what is none of the above may be one of them with another end.
+    re_path(r"^t/(?P<slug>[a-z0-9-]+)/(?P<rest>.+)$", entry.other_slash),
+    re_path(r"^(?P<rest>account|t/[a-z0-9-]+)$", entry.other_slash),
 ]

@@ -6,6 +6,7 @@ from datetime import UTC, date
 
 from django.http import HttpResponse
 
+from billing.live import received_by_cell
 from cells.contract import Scope
 from controlplane.console.cost import chart, month_of, months_around, prices_on
 from controlplane.console.visit import Visit, tenant_page
@@ -29,7 +30,12 @@ def usage(visit: Visit) -> HttpResponse:
         earlier=earlier,
         later=later,
         current=first == today.replace(day=1),
+        counted_at=received_by_cell().get(visit.tenant.placement.cell_id) if _placed(visit) else None,
     )
+
+
+def _placed(visit: Visit) -> bool:
+    return hasattr(visit.tenant, "placement")
 
 
 def _month(text: str, today: date) -> date:

@@ -190,10 +190,20 @@ def next_run(context: Context, job: dict[str, Any]) -> SafeString | str:
     scheduled, due = wording.parse(job["next_run_at"]), wording.parse(job["due_at"])
     if scheduled is None:
         return "–"
+    if due is not None and scheduled <= context["now"] < due:
+        # Its time has come, and it may start until its window ends.
+        until = scheduled + timedelta(seconds=job.get("dispatch_window_seconds") or 0)
+        return format_html(
+            "due now, inside its window until {}; starts {}",
+            clock(context, max(until, due)),
+            when(context, due),
+        )
+    if due is not None and due <= context["now"]:
+        return format_html('due now <span class="dim">for {}</span>', clock(context, scheduled))
     if due is None or due - scheduled < timedelta(seconds=1):
         return when(context, scheduled)
-    clock = f"{scheduled.astimezone(context['visit'].zone):%H:%M:%S}"
-    return format_html('{} <span class="dim">for {}</span>', when(context, due), clock)
+    meant = f"{scheduled.astimezone(context['visit'].zone):%H:%M:%S}"
+    return format_html('{} <span class="dim">for {}</span>', when(context, due), meant)
 
 
 @register.filter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from difflib import get_close_matches
 from zoneinfo import available_timezones
 
 from allauth.account.models import EmailAddress
@@ -53,7 +54,21 @@ def zone_faults(zone: str, pointer: str) -> list[Fault]:
     """What is wrong with a time zone's name; empty is fine."""
     if not zone or zone in available_timezones():
         return []
+    likely = likely_zone(zone)
+    if likely:
+        return [Fault(pointer=pointer, detail=f"no time zone of this name; did you mean {likely}?")]
     return [Fault(pointer=pointer, detail="no time zone of this name; Europe/Berlin is one")]
+
+
+def likely_zone(text: str) -> str | None:
+    """The zone somebody may mean who names a city, or mistypes."""
+    wanted = text.strip().lower().replace(" ", "_").rsplit("/", 1)[-1]
+    cities: dict[str, str] = {}
+    for name in sorted(available_timezones(), reverse=True):
+        if "/" in name and not name.startswith(("Etc/", "SystemV/", "posix/", "right/")):
+            cities[name.rsplit("/", 1)[-1].lower()] = name
+    near = get_close_matches(wanted, cities, n=1, cutoff=0.75)
+    return cities[near[0]] if near else None
 
 
 @transaction.atomic

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -151,6 +153,69 @@ def test_a_target_is_edited_over_the_version_that_was_seen(cell: Cell, owner: Si
     fault = {"pointer": "/max_concurrency", "detail": "is above 10000"}
     cell.answers["PATCH /v1/targets/tgt_echo"] = (422, {"detail": "1 fault", "errors": [fault]})
     assert b"is above 10000" in owner.browser.post(url, form).content
+
+
+def test_dead_letters_are_filtered_by_address(cell: Cell, owner: Signed) -> None:
+    url = f"{owner.base}/dlq/?job_id={JOB_ID}&reason=POISON&failed_from=2026-11-30T06:00:00Z"
+    page = owner.browser.get(url).content.decode()
+    (call,) = cell.asked("GET", "/v1/dlq")
+    asked = dict(parse_qsl(urlsplit(call.target).query))
+    assert {name: asked[name] for name in ("job_id", "reason", "failed_from")} == {
+        "job_id": JOB_ID, "reason": "POISON", "failed_from": "2026-11-30T06:00:00Z",
+    }  # fmt: skip
+    assert '<option value="POISON" selected>' in page
+    local = owner.browser.get(f"{owner.base}/dlq/?failed_until=2026-11-30T07:00:00")
+    assert local["Location"].endswith("?failed_until=2026-11-30T07%3A00%3A00Z")
+
+
+def test_lists_say_what_a_target_is(cell: Cell, owner: Signed) -> None:
+    for path in ("/jobs/", "/runs/"):
+        assert b"https://echo.example.com" in owner.browser.get(owner.base + path).content, path
+    cell.answers["GET /v1/targets/tgt_echo"] = (200, {**TARGET, "description": "Echoes <b>"})
+    assert b"Echoes &lt;b&gt;" in owner.browser.get(owner.base + "/jobs/").content
+    cell.answers["GET /v1/targets/tgt_echo"] = (404, {"detail": "gone"})
+    assert owner.browser.get(owner.base + "/jobs/").status_code == 200
+
+
+def test_the_last_answer_is_open(cell: Cell, owner: Signed) -> None:
+    page = owner.browser.get(f"{owner.base}/runs/{RUN_ID}/").content.decode()
+    assert "<details open><summary>Answer body" in page
+
+
+def test_a_job_inside_its_window_is_due_now(cell: Cell, owner: Signed) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+
+    def shown(due: datetime) -> str:
+        times = {"next_run_at": _text(now - timedelta(seconds=40)), "due_at": _text(due)}
+        cell.answers["GET /v1/jobs"] = (200, {"items": [{**JOB, **times}], "next_cursor": None})
+        return owner.browser.get(owner.base + "/jobs/").content.decode()
+
+    assert "due now, inside its window until" in shown(now + timedelta(seconds=100))
+    assert "due now <span" in shown(now - timedelta(seconds=5))
+
+
+def _text(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [
+        ("/settings/members", "/settings/members/"),
+        ("/settings/limits/?x=1", "/settings/limits?x=1"),
+        ("/jobs?state=PAUSED", "/jobs/?state=PAUSED"),
+        ("", "/"),
+    ],
+)
+def test_addresses_work_with_and_without_their_last_slash(
+    cell: Cell, owner: Signed, path: str, there: str
+) -> None:
+    answer = owner.browser.get(owner.base + path)
+    assert (answer.status_code, answer["Location"]) == (302, owner.base + there)
+    assert owner.browser.get(owner.base + "/nothing").status_code == 404
+    assert owner.browser.post(owner.base + "/settings/members", {}).status_code == 405
+    stranger = sign_in("owner")
+    assert stranger.browser.get(owner.base + "/settings/members").status_code == 404
 
 
 def test_what_was_seen_is_what_is_approved(cell: Cell, owner: Signed) -> None:

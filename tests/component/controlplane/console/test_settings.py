@@ -297,6 +297,16 @@ def test_the_audit_log_is_filtered_and_paged(owner: Signed) -> None:
         assert owner.browser.get(url + odd).status_code == 422, odd
 
 
+def test_a_city_leads_to_its_zone(owner: Signed) -> None:
+    form = {"display_name": "", "theme": "auto", "timezone": "Berlin"}
+    page = owner.browser.post(owner.base + "/settings/", form).content.decode()
+    assert "did you mean Europe/Berlin?" in page
+    page = owner.browser.post(owner.base + "/settings/", {**form, "timezone": "new york"}).content.decode()
+    assert "did you mean America/New_York?" in page
+    page = owner.browser.post(owner.base + "/settings/", {**form, "timezone": "Xyzzy"}).content.decode()
+    assert "Europe/Berlin is one" in page
+
+
 def test_limits_show_what_is_used(owner: Signed, cell: Cell) -> None:
     page = owner.browser.get(owner.base + "/settings/limits").content.decode()
     assert owner.membership.tenant.placement.cell_id in page
