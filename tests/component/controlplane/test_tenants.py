@@ -146,7 +146,8 @@ def test_the_api_tells_quotas_with_their_use(control: None) -> None:
         assert use["api_requests_per_second"]["used"] == 0
         asked = [call for call in cell.calls if call.target.startswith("/internal/")]
         assert [call.caller.scopes for call in asked] == [("internal",)]
-    away = api.get("/v1/tenant").json  # the cell is gone
+        cell.answers[f"GET /internal/tenants/{tenant.public_id}/use"] = (503, {"detail": "away"})
+        away = api.get("/v1/tenant").json
     assert "does not answer" in away["usage_unknown"]
     assert {each["name"] for each in away["usage"] if each["used"] is None} == {
         "job_runs_per_second", "strict_jobs_per_second", "pending_timers", "running_runs",

@@ -69,7 +69,7 @@ async def test_a_job_is_created_paused_in_one_request(running: Cell) -> None:
     await api.target(target_id=TARGET)
     made = await put(api, declared(paused=True), 201)
     assert (made["status"], made["next_run_at"]) == ("PAUSED", None)
-    assert await running.timers(made["job_id"]) == []
+    assert await running.timers(made["job_id"]) == {}
     same = await put(api, declared(paused=True))
     assert (same["changed"], same["status"]) == (False, "PAUSED")
     await api.ok("POST", f"/v1/jobs/{made['job_id']}:resume", {})
