@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from zoneinfo import available_timezones
 
 from django.db import transaction
 
@@ -11,6 +10,7 @@ from controlplane.actors import Actor
 from controlplane.errors import Fault, Invalid
 from controlplane.events.recording import record
 from controlplane.identity import TENANT, encode
+from controlplane.tenants.actions.accounts import zone_faults
 from controlplane.workspace.models import WorkspaceSettings
 
 _THEMES = ("auto", "light", "dark")
@@ -30,8 +30,7 @@ def set_workspace(
     faults = []
     if len(display_name) > 120:
         faults.append(Fault(pointer="/display_name", detail="at most 120 characters"))
-    if timezone not in available_timezones():
-        faults.append(Fault(pointer="/timezone", detail="no time zone of this name; Europe/Berlin is one"))
+    faults += zone_faults(timezone or "none", "/timezone")
     if theme not in _THEMES:
         faults.append(Fault(pointer="/theme", detail=f"one of {', '.join(_THEMES)}"))
     if faults:
