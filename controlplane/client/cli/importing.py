@@ -120,7 +120,8 @@ def _finish(
     session: Session, plan: Plan, apply_: bool, paused: bool, *, prune: bool, tag: str, prefix: str
 ) -> None:
     """Show the plan, or make it true. Jobs of an earlier import that it does not hold are told either
-    way; `prune` cancels them."""
+    way; `prune` cancels them, unless an entry was refused: it may be the one whose job seems lost."""
+    prune = prune and not plan.refused
     if paused:
         plan = replace(plan, jobs=[replace(job, paused=True) for job in plan.jobs])
     document = {**plan.document(), "applied": None, "left_behind": None}
@@ -148,7 +149,7 @@ def _finish(
     session.answer(
         document,
         lambda: Group(
-            _report(plan, session.now), "", _applied_table(results, session.now), *_left_behind(left, prune)
+            _report(plan, session.now), "", _applied_table(results, session.now), *_left_behind(left, prune, bool(plan.refused))
         ),
     )
     if plan.refused or any(result.error for result in results):
@@ -199,11 +200,13 @@ def _some(sources: list[str], most: int = 5) -> str:
     return ", ".join(sources[:most]) + more
 
 
-def _left_behind(left: Sequence[Job], prune: bool) -> list[RenderableType]:
+def _left_behind(left: Sequence[Job], prune: bool, refused: bool) -> list[RenderableType]:
     """Jobs of an earlier import that the source does not hold any more."""
     if not left:
         return []
     said = "cancelled" if prune else "still here; --prune cancels them"
+    if refused:
+        said = "still here; --prune cancels them once no entry is refused"
     title = f"[bold]Not in the source any more: {counted(len(left), 'job')} ({said})[/bold]"
     return ["", title, *(f"  {escape(str(job.key))} [dim]{job.job_id}[/dim]" for job in left)]
 

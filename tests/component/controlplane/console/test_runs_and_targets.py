@@ -177,6 +177,14 @@ def test_lists_say_what_a_target_is(cell: Cell, owner: Signed) -> None:
     assert owner.browser.get(owner.base + "/jobs/").status_code == 200
 
 
+def test_a_job_for_a_task_queue_names_it_and_links_to_no_target(cell: Cell, owner: Signed) -> None:
+    queue = {"type": "TASK_QUEUE", "task_queue": "mails", "lease_seconds": 30}
+    cell.answers["GET /v1/jobs"] = (200, {"items": [{**JOB, "target": queue}], "next_cursor": None})
+    page = owner.browser.get(owner.base + "/jobs/").content.decode()
+    assert "<code>queue:mails</code></td>" in page
+    assert f"{owner.base}/targets/queue" not in page
+
+
 def test_the_last_answer_is_open(cell: Cell, owner: Signed) -> None:
     page = owner.browser.get(f"{owner.base}/runs/{RUN_ID}/").content.decode()
     assert "<details open><summary>Answer body" in page

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.console.charts import STEPS, bins, counts_chart, lag_chart, line, rounded_up, success_chart
@@ -29,6 +29,7 @@ def test_steps_hold_their_minutes_and_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize("step", STEPS.values())
+@settings(deadline=None)
 @given(offsets=st.lists(st.integers(0, 400), unique=True, max_size=40))
 def test_what_lies_within_is_counted_once(step: timedelta, offsets: list[int]) -> None:
     minutes = [minute(i, failed=1) for i in offsets]
