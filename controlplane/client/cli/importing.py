@@ -149,7 +149,10 @@ def _finish(
     session.answer(
         document,
         lambda: Group(
-            _report(plan, session.now), "", _applied_table(results, session.now), *_left_behind(left, prune, bool(plan.refused))
+            _report(plan, session.now),
+            "",
+            _applied_table(results, session.now),
+            *_left_behind(left, prune, bool(plan.refused)),
         ),
     )
     if plan.refused or any(result.error for result in results):
