@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from cells.lake_url import check_url
 
-ROLES = ("api", "loader", "dispatcher", "executor", "reaper", "meter", "lake")
+ROLES = ("api", "loader", "dispatcher", "executor", "engine", "reaper", "meter", "lake")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 _T = TypeVar("_T")

@@ -25,6 +25,8 @@ SIGNATURE_HEADER = "X-Clockhouse-Signature"
 #: Headers of the calls a cell makes to targets.
 IDEMPOTENCY_KEY_HEADER = "Idempotency-Key"
 FENCING_TOKEN_HEADER = "X-Fencing-Token"  # noqa: S105 - a name, no secret
+#: Of a compensation: the idempotency key of what it undoes, so that a late call of that can be refused.
+COMPENSATES_HEADER = "X-Compensates"
 #: Tells the attempt of a call (1, 2, ...). Not part of the signed content.
 ATTEMPT_HEADER = "X-Clockhouse-Attempt"
 

@@ -1,6 +1,6 @@
-"""One process of a cell: `python -m cells.host [--roles api,loader,dispatcher,executor,reaper,meter,lake]`.
+"""One process of a cell: `python -m cells.host [--roles …]`.
 
-Builds the chosen roles, serves HTTP, and ends in order. It starts without its engines: until
+Builds the chosen roles (all by default), serves HTTP, and ends in order. It starts without its engines: until
 PostgreSQL and Valkey answer it is alive and unready, and whenever they go away it waits.
 On SIGTERM or SIGINT: no new connections, no new work, calls in flight finish within a bound,
 the rest is released, completions are written, the host lease is given back.
@@ -52,6 +52,8 @@ from cells.timers.queue import ValkeyQueue
 from cells.timers.sweeper import Sweeper
 from cells.upkeep import DAYS_AHEAD, Upkeep
 from cells.vitals import VitalSigns
+from cells.workflows.bell import Bell
+from cells.workflows.engine import WorkflowEngine
 
 log = logs.logger(__name__)
 
@@ -77,6 +79,8 @@ class Process:
             settings.database_url, cell_name=settings.cell_name, pool_size=settings.pool_size
         )
         self.queue = ValkeyQueue(settings.valkey_url, cell=settings.cell_name, clock=self.clock)
+        self.bell = Bell(settings.valkey_url, cell=settings.cell_name)
+        self.store.workflows_due = self.bell.ring
         self.host = HostAgent(self.store, self.clock, self.metrics, roles=sorted(settings.roles))
         self.stopping = asyncio.Event()
         self._booted = False
@@ -179,6 +183,11 @@ class Process:
                     drain_seconds=settings.drain_seconds,
                 ),
             )
+        if "engine" in roles:
+            yield (
+                "engine",
+                lambda: WorkflowEngine(store, queue, self.bell, host, clock, metrics),
+            )
         if "reaper" in roles:
             yield "reaper", lambda: Reaper(store, queue, host, clock, metrics)
             yield "operations", lambda: Operations(store, queue, host, clock, metrics)
@@ -257,6 +266,7 @@ class Process:
         for what, close in (
             ("feed", self._feed_flushed),
             ("lease", self.host.retire),
+            ("bell", self.bell.close),
             ("queue", self.queue.close),
             ("store", self.store.close),
             ("scratch", self._scratch_removed),

@@ -60,6 +60,7 @@ from cells.records import (
     Vitals,
 )
 from cells.scheduling import SchedulingStore
+from cells.workflow_ports import WorkflowStore
 
 __all__ = [
     "EVENTS_LOOKED_AT",
@@ -117,7 +118,15 @@ __all__ = [
 
 
 class Store(
-    BulkStore, EventStore, HistoryStore, InsightStore, LimitStore, PullStore, SchedulingStore, Protocol
+    BulkStore,
+    EventStore,
+    HistoryStore,
+    InsightStore,
+    LimitStore,
+    PullStore,
+    SchedulingStore,
+    WorkflowStore,
+    Protocol,
 ):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
 

@@ -14,7 +14,7 @@ from datetime import datetime
 import msgspec
 
 from cells.domain.claiming import Skip
-from cells.domain.ids import RunKey
+from cells.domain.ids import RunKey, run_id
 from cells.domain.job import JobDefinition, JobState
 from cells.domain.run import Attempt, RunState
 
@@ -75,6 +75,8 @@ class TenantConfig(msgspec.Struct, frozen=True, kw_only=True):
     strict_jobs_per_second: int = 0
     pending_timers: int = 1_000_000
     running_runs: int = 10_000
+    workflow_steps_per_second: int = 100
+    compensation_deadline_seconds: int = 86_400  # then a workflow that undoes is stuck
     default_window_seconds: int = 300  # recurring jobs
     default_once_window_seconds: int = 60
     default_region_policy: str = "HOME_ASYNC"
@@ -245,6 +247,12 @@ class Claim:
     claimed_ms: int
     lease_ms: int  # from the claim's commit
     traceparent: str | None = None
+
+    @property
+    def idempotency_key(self) -> str:
+        """What its target or worker knows it by, the same for all attempts."""
+        activity = self.definition.activity
+        return run_id(self.key) if activity is None else activity.key
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

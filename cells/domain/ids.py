@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VALUE = {c: i for i, c in enumerate(_ALPHABET)}
 
 TENANT = "tnt"
@@ -73,9 +74,24 @@ def derived_id(*, tenant_id: uuid.UUID, key: str, store: int = MAIN_STORE) -> uu
     return _uuid8(raw, store)
 
 
+def workflow_run_id(value: uuid.UUID) -> uuid.UUID:
+    """The id of a workflow's execution: version 7, so that a run's parent tells what it is."""
+    return uuid.UUID(int=value.int & ~(0xF << 76) | 7 << 76)
+
+
+def is_workflow_run(value: uuid.UUID) -> bool:
+    """Whether that is an execution of a workflow, and no job."""
+    return value.int >> 76 & 0xF == 7
+
+
 def store_of(value: uuid.UUID) -> int:
     """The number of the store that holds an id's rows."""
     return value.int >> 68 & 0xFF
+
+
+def instant_of(ms: int) -> datetime:
+    """The instant of epoch milliseconds, exactly."""
+    return _EPOCH + timedelta(milliseconds=ms)
 
 
 def shard_of(value: uuid.UUID) -> int:
@@ -102,19 +118,21 @@ class RunKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
         return run_id(self)
 
 
-def run_id(key: RunKey, prefix: str = JOB) -> str:
-    """`job_...:2026-09-28T00:00:00Z`, with `:<ordinal>` for a run started by hand.
+def run_id(key: RunKey) -> str:
+    """`job_...:2026-09-28T00:00:00Z`, with `:<ordinal>` for a run started by hand; `wr_...:...` of a
+    workflow's activity.
 
-    It is also the idempotency key that the target sees.
+    A job's is also the idempotency key that the target sees.
     """
+    prefix = WORKFLOW_RUN if is_workflow_run(key.parent_id) else JOB
     text = f"{encode(prefix, key.parent_id)}:{key.scheduled_for:%Y-%m-%dT%H:%M:%SZ}"
     return f"{text}:{key.ordinal}" if key.ordinal else text
 
 
-def parse_run_id(text: str, prefix: str = JOB) -> RunKey | None:
+def parse_run_id(text: str) -> RunKey | None:
     """The key a run id names, or None if it is none."""
     head, _, rest = text.partition(":")
-    parent = decode(prefix, head)
+    parent = decode(WORKFLOW_RUN if head.startswith(WORKFLOW_RUN) else JOB, head)
     if parent is None or len(rest) < 20 or not rest.isascii():
         return None
     instant, tail = rest[:20], rest[20:]
@@ -129,4 +147,4 @@ def parse_run_id(text: str, prefix: str = JOB) -> RunKey | None:
             return None
         ordinal = int(digits)
     key = RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal)
-    return key if run_id(key, prefix) == text else None
+    return key if run_id(key) == text else None

@@ -156,10 +156,20 @@ class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return QUEUE_LABEL + self.task_queue if self.task_queue else self.target_id
 
 
+class Activity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What makes a run a step of a workflow."""
+
+    workflow_id: str
+    step: str  # its key in the execution
+    key: str  # the idempotency key, the same for all attempts
+    type: str = ""  # what a worker is to do
+    forward_key: str = ""  # of a compensation: the key of what it undoes
+
+
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Exponential backoff with full jitter."""
 
-    max_attempts: int = 3
+    max_attempts: int = 3  # 0: without end
     initial_backoff_seconds: float = 10.0
     max_backoff_seconds: float = 600.0
 
@@ -181,3 +191,4 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     overlap_policy: OverlapPolicy = OverlapPolicy.ALLOW
     region_policy: str = "HOME_ASYNC"
     delivery: Delivery = Delivery.AT_LEAST_ONCE
+    activity: Activity | None = None  # of a run that is a step of a workflow

@@ -22,12 +22,13 @@ def next_attempt(
     policy: RetryPolicy, attempt: int, *, rand: float, retry_after_ms: int | None = None
 ) -> int | None:
     """Milliseconds to wait after attempt number `attempt` failed; None if it was the last.
+    `max_attempts` 0 has no last one.
 
     Full jitter: anything between nothing and the backoff, so that what failed together does
     not come back together. `rand` is in [0, 1). A target's Retry-After is a lower bound, to
     which the jitter is added for the same reason.
     """
-    if attempt >= policy.max_attempts:
+    if 0 < policy.max_attempts <= attempt:
         return None
     jitter = int(rand * backoff_ms(policy, attempt))
     if retry_after_ms is None:

@@ -182,6 +182,7 @@ class Attempts:
             attempt=claim.attempt,
             timestamp=timestamp,
             signature=target.signer.sign(work.run_id, timestamp, body),
+            compensates=definition.activity.forward_key if definition.activity else "",
             traceparent=attempt_traceparent(claim.traceparent, work.run_id, self._random.getrandbits(64)),
         )
         return await self._caller.call(

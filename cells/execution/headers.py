@@ -7,11 +7,17 @@ from collections.abc import Mapping
 
 from multidict import CIMultiDict, istr
 
-from cells.contract import ATTEMPT_HEADER, FENCING_TOKEN_HEADER, IDEMPOTENCY_KEY_HEADER
+from cells.contract import (
+    ATTEMPT_HEADER,
+    COMPENSATES_HEADER,
+    FENCING_TOKEN_HEADER,
+    IDEMPOTENCY_KEY_HEADER,
+)
 
 _IDEMPOTENCY_KEY = istr(IDEMPOTENCY_KEY_HEADER)
 _FENCING_TOKEN = istr(FENCING_TOKEN_HEADER)
 _ATTEMPT = istr(ATTEMPT_HEADER)
+_COMPENSATES = istr(COMPENSATES_HEADER)
 _WEBHOOK_ID = istr("webhook-id")
 _WEBHOOK_TIMESTAMP = istr("webhook-timestamp")
 _WEBHOOK_SIGNATURE = istr("webhook-signature")
@@ -23,7 +29,7 @@ RESERVED = frozenset(
     for name in (
         "Host", "Content-Length", "Transfer-Encoding", "Content-Encoding", "Connection", "Keep-Alive",
         "Upgrade", "TE", "Trailer", "Expect", "Proxy-Authorization", "Proxy-Connection",
-        _IDEMPOTENCY_KEY, _FENCING_TOKEN, _ATTEMPT, _WEBHOOK_ID, _WEBHOOK_TIMESTAMP,
+        _IDEMPOTENCY_KEY, _FENCING_TOKEN, _ATTEMPT, _COMPENSATES, _WEBHOOK_ID, _WEBHOOK_TIMESTAMP,
         _WEBHOOK_SIGNATURE, _TRACEPARENT,
     )
 )  # fmt: skip
@@ -39,6 +45,7 @@ def call_headers(
     timestamp: str,
     signature: str,
     traceparent: str,
+    compensates: str = "",
 ) -> CIMultiDict[str]:
     """The target's template, the job's own headers where they take nobody's place, and ours."""
     headers = template.copy()
@@ -48,6 +55,8 @@ def call_headers(
     headers[_IDEMPOTENCY_KEY] = run_id
     headers[_FENCING_TOKEN] = str(epoch)
     headers[_ATTEMPT] = str(attempt)
+    if compensates:
+        headers[_COMPENSATES] = compensates
     headers[_WEBHOOK_ID] = run_id
     headers[_WEBHOOK_TIMESTAMP] = timestamp
     if signature:

@@ -12,7 +12,6 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from cells.domain.ids import run_id
 from cells.domain.job import Priority
 from cells.execution.targets import Target
 from cells.ports import Claim, Member
@@ -45,7 +44,7 @@ class Work:
         self.host_id = host_id  # the incarnation that claimed it
         self.target = target
         self.lane = lane
-        self.run_id = run_id(claim.key)
+        self.run_id = claim.idempotency_key
         self.parked = False
         self.waits_since = 0.0  # steady clock: when it first found its target busy
         #: Steady clock. Counted from when the claim was sent, so on the safe side of the store.

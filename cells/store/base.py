@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -22,6 +22,8 @@ class StoreBase:
         self._journal = Journal()
         self._definitions = DefinitionCache()
         self._host_name = cell_name  # of the incarnation registered through this store
+        #: Called after a commit that left something to record for a workflow.
+        self.workflows_due: Callable[[], None] = _nobody
 
     @asynccontextmanager
     async def _write(self, fence: Fence, host_id: int) -> AsyncIterator[tuple[Connection, Entry]]:
@@ -39,3 +41,7 @@ async def fenced(connection: Connection, fence: Fence) -> TenantConfig:
     if row is None:
         raise NotOwner(f"tenant {fence.tenant_id} is not active here under epoch {fence.epoch}")
     return msgspec.json.decode(row[0], type=TenantConfig)
+
+
+def _nobody() -> None:
+    """Engines look by themselves."""

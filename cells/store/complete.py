@@ -114,6 +114,8 @@ class Completions(StoreBase):
                     await run(connection, "complete_dead", _dead(dead))
                 await self._journal.append(connection, host_id, entry)
                 await connection.commit()
+        if any(ids.is_workflow_run(c.key.parent_id) for c in completions):
+            self.workflows_due()
         return Applied(applied=applied, retries=retries, states=states)
 
     async def _mark_gone(

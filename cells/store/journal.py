@@ -18,6 +18,8 @@ from cells.store.database import Connection, run
 
 _TERMINAL = frozenset(state.value for state in TERMINAL) - {"SKIPPED"}
 _SUCCEEDED = frozenset({"SUCCEEDED", "SUCCEEDED_AFTER_CANCEL"})
+#: The digit of a uuid that tells a workflow's execution from a job (`ids.is_workflow_run`).
+_WORKFLOW_RUN = "7"
 #: What a released claim is called in `finished`: it ended without an attempt.
 RELEASED = "RELEASED"
 
@@ -75,6 +77,10 @@ class Entry:
         if quantity:
             self._counts[tenant, metric.value, region_policy] += quantity
 
+    def history_bytes(self, tenant: str, region_policy: str, size: int) -> None:
+        """Bytes appended to histories of workflows."""
+        self.count(tenant, Metric.HISTORY_BYTES, region_policy, size)
+
     def ended(
         self,
         tenant: str,
@@ -92,7 +98,7 @@ class Entry:
         """An attempt ended, or a waiting run was cancelled (`attempts=0`)."""
         self.finished.append((tenant, parent, scheduled_s, ordinal, epoch, state, lag_ms))
         counts = self._counts
-        if state in _TERMINAL:
+        if state in _TERMINAL and parent[12] != _WORKFLOW_RUN:
             counts[tenant, "job_runs", region_policy] += 1
         if attempts:
             counts[tenant, "run_attempts", region_policy] += attempts

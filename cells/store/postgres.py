@@ -11,6 +11,7 @@ from cells.store.claim import Claims
 from cells.store.create import Creation
 from cells.store.database import Database, fetch_one, run
 from cells.store.due import DueWork
+from cells.store.engine import Engine
 from cells.store.events import Events
 from cells.store.herd import Herds
 from cells.store.hosts import Hosts
@@ -34,12 +35,17 @@ from cells.store.tenants import Tenants
 from cells.store.triggers import Triggers
 from cells.store.upkeep import Upkeep
 from cells.store.use import Use
+from cells.store.workflow_words import WorkflowWords
+from cells.store.workflows import Workflows
 
 
 class PostgresStore(
     Tenants,
     Hosts,
     Creation,
+    Workflows,
+    WorkflowWords,
+    Engine,
     Jobs,
     JobChanges,
     Triggers,

@@ -43,6 +43,7 @@ def config_of(tenant: Tenant) -> dict[str, Any]:
         "strict_jobs_per_second": quota.strict_jobs_per_second,
         "pending_timers": quota.pending_timers,
         "running_runs": quota.running_runs,
+        "workflow_steps_per_second": quota.workflow_steps_per_second,
         "default_window_seconds": tenant.default_window_seconds,
         "default_once_window_seconds": tenant.default_once_window_seconds,
         "default_region_policy": tenant.default_region_policy,

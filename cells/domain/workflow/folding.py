@@ -82,6 +82,10 @@ def _activity_completed(x: Execution, d: dict[str, Any], e: Event) -> None:
             record.undone = False
             if x.status in (Status.COMPENSATED, Status.CANCELLED):
                 x.status = Status.COMPENSATING
+    elif record.state is StepState.FAILED and not x.steps[record.undoes or ""].undone:
+        # A compensation that failed was tried again by somebody.
+        record.state, record.result = StepState.COMPLETED, d.get("result")
+        x.steps[record.undoes or ""].undone = True
     else:
         x.ignored.append(e.seq)
 

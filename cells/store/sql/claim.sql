@@ -18,14 +18,15 @@ FOR NO KEY UPDATE OF j SKIP LOCKED;
 -- Locks the waiting runs that are due and whose tenants are active here, with what they will
 -- send; passes over those that somebody else holds.
 SELECT w.i::int, r.version, r.epoch, r.series, r.attempt, r.priority, r.shard, r.due_at, r.traceparent,
-       t.ownership_epoch, v.definition, coalesce(r.input, v.payload), clock_timestamp()
+       t.ownership_epoch, coalesce(r.spec, v.definition), coalesce(r.input, v.payload), clock_timestamp()
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[])
      WITH ORDINALITY AS w (tenant_id, parent_id, scheduled_for, ordinal, i)
 JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE'
 JOIN runs r ON r.tenant_id = w.tenant_id AND r.parent_id = w.parent_id
            AND r.scheduled_for = w.scheduled_for AND r.ordinal = w.ordinal
-JOIN job_versions v ON v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
-WHERE r.state IN ('DUE', 'RETRY_WAIT') AND r.timer_at <= clock_timestamp()
+LEFT JOIN job_versions v ON r.spec IS NULL
+         AND v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
+WHERE coalesce(r.spec, v.definition) IS NOT NULL AND r.state IN ('DUE', 'RETRY_WAIT') AND r.timer_at <= clock_timestamp()
 FOR NO KEY UPDATE OF r SKIP LOCKED;
 
 -- name: claim_insert_runs

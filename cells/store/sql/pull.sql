@@ -26,7 +26,7 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
 -- locked, where the tenant is active here and the queue not paused; those that somebody else holds are
 -- passed over.
 SELECT q.i::int, r.parent_id, r.scheduled_for, r.ordinal, r.version, r.epoch, r.series, r.attempt, r.priority, r.shard,
-       r.due_at, r.released_at, r.traceparent, t.ownership_epoch, v.definition, coalesce(r.input, v.payload),
+       r.due_at, r.released_at, r.traceparent, t.ownership_epoch, coalesce(r.spec, v.definition), coalesce(r.input, v.payload),
        clock_timestamp()
 FROM unnest(%(tenants)s::uuid[], %(queues)s::text[], %(counts)s::int[]) WITH ORDINALITY AS q (tenant_id, task_queue, wanted, i)
 JOIN tenants t ON t.tenant_id = q.tenant_id AND t.state = 'ACTIVE'
@@ -35,8 +35,10 @@ CROSS JOIN LATERAL (
     WHERE r.tenant_id = q.tenant_id AND r.task_queue = q.task_queue AND r.state = 'READY'
     ORDER BY r.priority, r.due_at LIMIT q.wanted
     FOR NO KEY UPDATE SKIP LOCKED) AS r
-JOIN job_versions v ON v.tenant_id = q.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
-WHERE NOT EXISTS (SELECT FROM task_queues p WHERE p.tenant_id = q.tenant_id AND p.task_queue = q.task_queue
+LEFT JOIN job_versions v ON r.spec IS NULL
+         AND v.tenant_id = q.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
+WHERE coalesce(r.spec, v.definition) IS NOT NULL
+  AND NOT EXISTS (SELECT FROM task_queues p WHERE p.tenant_id = q.tenant_id AND p.task_queue = q.task_queue
                   AND p.paused_at IS NOT NULL);
 
 -- name: pull_take
@@ -91,13 +93,14 @@ RETURNING c.i::int, r.lease_expires_at, r.lease_ms, r.cancel_requested;
 -- name: pull_runs
 -- Runs (tenant_id, parent, instant, ordinal) as their completion needs them.
 SELECT w.i::int, r.state, r.version, r.epoch, r.series, r.attempt, r.priority, r.shard, r.due_at, r.claimed_at,
-       r.lease_ms, r.cancel_requested, r.worker, v.definition, r.attempts::text
+       r.lease_ms, r.cancel_requested, r.worker, coalesce(r.spec, v.definition), r.attempts::text
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[])
      WITH ORDINALITY AS w (tenant_id, parent_id, scheduled_for, ordinal, i)
 JOIN runs r ON r.tenant_id = w.tenant_id AND r.parent_id = w.parent_id
            AND r.scheduled_for = w.scheduled_for AND r.ordinal = w.ordinal
-JOIN job_versions v ON v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
-WHERE r.task_queue IS NOT NULL;
+LEFT JOIN job_versions v ON r.spec IS NULL
+         AND v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
+WHERE r.task_queue IS NOT NULL AND coalesce(r.spec, v.definition) IS NOT NULL;
 
 -- name: pull_saw_queues
 -- Queues that were polled just now (tenant_id, task_queue), with whether each had been told starved.

@@ -1,0 +1,118 @@
+-- name: definition_put
+-- Registers a version (tenant_id, name, version) unless there is one.
+INSERT INTO workflow_definitions (tenant_id, name, version, source, created_by)
+VALUES (%(tenant)s, %(name)s, %(version)s, %(source)s, %(actor)s)
+ON CONFLICT DO NOTHING;
+
+-- name: definition_get
+-- One version (tenant_id, name, version), or the newest of that name.
+SELECT name, version, source, created_by, created_at FROM workflow_definitions
+WHERE tenant_id = %(tenant)s AND name = %(name)s AND (%(version)s::int IS NULL OR version = %(version)s)
+ORDER BY version DESC LIMIT 1;
+
+-- name: definition_list
+-- Versions of a tenant (tenant_id, perhaps one name) by name, the newest first.
+SELECT name, version, source, created_by, created_at FROM workflow_definitions
+WHERE tenant_id = %(tenant)s AND (%(name)s::text IS NULL OR name = %(name)s)
+  AND (%(after_name)s::text IS NULL OR name > %(after_name)s OR (name = %(after_name)s AND version < %(after_version)s))
+ORDER BY name, version DESC LIMIT %(limit)s;
+
+-- name: definition_sources
+-- Texts of some versions (tenant_id, name, version), by position; version 0 is the newest of its name.
+SELECT w.i::int, d.version, d.source
+FROM unnest(%(tenants)s::uuid[], %(names)s::text[], %(versions)s::int[]) WITH ORDINALITY AS w (tenant_id, name, version, i)
+CROSS JOIN LATERAL (
+    SELECT d.version, d.source FROM workflow_definitions d
+    WHERE d.tenant_id = w.tenant_id AND d.name = w.name AND (w.version = 0 OR d.version = w.version)
+    ORDER BY d.version DESC LIMIT 1) AS d;
+
+-- name: workflow_start
+-- A new execution (tenant_id, workflow_id) unless another one holds the id; its first event is at sequence 1.
+INSERT INTO workflows (tenant_id, run_id, workflow_id, shard, status, holds_id, definition, version, input_hash,
+                       region_policy, next_seq, epoch, takeovers, decide_at, history_bytes, parent, started_at)
+VALUES (%(tenant)s, %(run)s, %(workflow)s, %(shard)s, 'RUNNING', true, %(definition)s, %(version)s, %(hash)s,
+        %(policy)s, 2, %(epoch)s, jsonb_build_array(jsonb_build_array(%(epoch)s::bigint, 1)), %(at)s, %(size)s,
+        %(parent)s::text::jsonb, %(at)s)
+ON CONFLICT (tenant_id, workflow_id) WHERE holds_id DO NOTHING
+RETURNING run_id;
+
+-- name: workflow_latest
+-- The execution that a workflow id means (tenant_id, workflow_id): the one that holds it, else the latest.
+SELECT run_id, workflow_id, shard, status, definition, version, input_hash, region_policy, next_seq, epoch,
+       takeovers::text, decide_at, timer_at, history_bytes, parent::text, started_at, closed_at, result, error
+FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s
+ORDER BY holds_id DESC, started_at DESC, run_id DESC LIMIT 1;
+
+-- name: workflow_get
+-- One execution (tenant_id, run).
+SELECT run_id, workflow_id, shard, status, definition, version, input_hash, region_policy, next_seq, epoch,
+       takeovers::text, decide_at, timer_at, history_bytes, parent::text, started_at, closed_at, result, error
+FROM workflows WHERE tenant_id = %(tenant)s AND run_id = %(run)s;
+
+-- name: workflow_lock_latest
+-- Locks the execution a workflow id means (tenant_id, workflow_id) for one that will append to it.
+SELECT run_id FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s
+ORDER BY holds_id DESC, started_at DESC, run_id DESC LIMIT 1 FOR NO KEY UPDATE;
+
+-- name: workflow_share_latest
+-- Keeps the execution a workflow id means (tenant_id, workflow_id) from being appended to: what is put into
+-- its inbox now is behind everything recorded so far.
+SELECT run_id FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s
+ORDER BY holds_id DESC, started_at DESC, run_id DESC LIMIT 1 FOR SHARE;
+
+-- name: workflow_list
+-- Executions of a tenant, the latest start first; what has no index is looked for among the next `looks`.
+SELECT run_id, workflow_id, shard, status, definition, version, input_hash, region_policy, next_seq, epoch,
+       takeovers::text, decide_at, timer_at, history_bytes, parent::text, started_at, closed_at, result, error
+FROM (SELECT * FROM workflows
+      WHERE tenant_id = %(tenant)s
+        AND (%(after_at)s::timestamptz IS NULL OR (started_at, run_id) < (%(after_at)s, %(after_run)s::uuid))
+      ORDER BY started_at DESC, run_id DESC LIMIT %(looks)s) AS w
+WHERE (%(status)s::text IS NULL OR status = %(status)s)
+  AND (%(definition)s::text IS NULL OR definition = %(definition)s)
+  AND (%(version)s::int IS NULL OR version = %(version)s)
+  AND (%(prefix)s::text IS NULL OR starts_with(workflow_id, %(prefix)s))
+ORDER BY started_at DESC, run_id DESC LIMIT %(limit)s;
+
+-- name: workflow_list_reached
+-- The last execution that `workflow_list` looks at (tenant_id); none where it sees the end of the list.
+SELECT started_at, run_id FROM workflows
+WHERE tenant_id = %(tenant)s
+  AND (%(after_at)s::timestamptz IS NULL OR (started_at, run_id) < (%(after_at)s, %(after_run)s::uuid))
+ORDER BY started_at DESC, run_id DESC OFFSET %(looks)s - 1 LIMIT 1;
+
+-- name: workflow_history
+-- Events of an execution (tenant_id, run) behind a sequence, in their order.
+SELECT seq, epoch, type, at, data FROM workflow_events
+WHERE tenant_id = %(tenant)s AND run_id = %(run)s AND seq > %(after)s
+ORDER BY seq LIMIT %(limit)s;
+
+-- name: workflow_runs_of
+-- The runs of an execution's activities (tenant_id, run), as its timeline needs them.
+SELECT ordinal, scheduled_for, state, attempt, claimed_at, started_at, finished_at, timer_at
+FROM runs WHERE tenant_id = %(tenant)s AND parent_id = %(run)s AND kind = 1
+ORDER BY ordinal LIMIT 10000;
+
+-- name: workflow_signal_put
+-- Notes a signal (tenant_id, workflow_id, signal_id) unless it was taken before.
+INSERT INTO workflow_signals (tenant_id, workflow_id, signal_id, name, payload_hash, run_id)
+VALUES (%(tenant)s, %(workflow)s, %(signal)s, %(name)s, %(hash)s, %(run)s)
+ON CONFLICT DO NOTHING
+RETURNING signal_id;
+
+-- name: workflow_signal_get
+-- A signal that was taken before (tenant_id, workflow_id, signal_id).
+SELECT name, payload_hash FROM workflow_signals
+WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s AND signal_id = %(signal)s;
+
+-- name: workflow_waits
+-- What tells whether a signal comes late (tenant_id, run).
+SELECT seq, type, data FROM workflow_events
+WHERE tenant_id = %(tenant)s AND run_id = %(run)s
+  AND type IN ('WAIT_STARTED', 'TIMER_FIRED', 'SIGNAL_RECEIVED', 'COMPENSATION_STARTED')
+ORDER BY seq;
+
+-- name: workflow_letters_close
+-- Dead letters of an execution that was stuck (tenant_id, run) are dealt with.
+UPDATE dlq SET state = 'PURGED'
+WHERE tenant_id = %(tenant)s AND parent_id = %(run)s AND reason = 'COMPENSATION_STUCK' AND state = 'OPEN';

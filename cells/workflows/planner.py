@@ -1,0 +1,199 @@
+"""Decides for executions that are locked, and remembers what it folded: a cache, never the truth."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cells.domain.workflow.definition import Definition, StartWorkflow
+from cells.domain.workflow.events import Event, EventType
+from cells.domain.workflow.execution import Execution
+from cells.domain.workflow.folding import fold
+from cells.domain.workflow.parsing import DefinitionError, parse_definition
+from cells.observability.logs import logger
+from cells.workflow_ports import Taken, Turn, WorkflowRow
+from cells.workflows.turning import Turning
+
+log = logger(__name__)
+
+#: Executions and bytes of their histories that are kept folded.
+KEPT_EXECUTIONS = 20_000
+KEPT_BYTES = 64 << 20
+_Key = tuple[int, int]
+_BEGAN = (EventType.ACTIVITY_SCHEDULED, EventType.CHILD_STARTED)
+
+
+@dataclass(slots=True)
+class _Folded:
+    next_seq: int
+    execution: Execution
+    orders: dict[int, str]  # steps by the sequence of the event that began them
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A registered version. `definition` is None where this code cannot read it."""
+
+    definition: Definition | None
+    version: int
+    waits_newest: tuple[str, ...]  # children of which it starts the newest version
+    waits_fixed: tuple[tuple[str, int], ...]
+
+
+class CachedPlanner:
+    """`workflow_ports.Planner`. Belongs to one engine: nobody else may use it at the same time."""
+
+    def __init__(self) -> None:
+        self._folded: OrderedDict[_Key, _Folded] = OrderedDict()
+        self._bytes = 0
+        self._definitions: dict[tuple[int, str, int], _Known] = {}
+        self._newest: dict[tuple[int, str], int] = {}
+        self._absent: set[tuple[int, str, int]] = set()
+        self.hits = self.misses = 0
+
+    def begin(self) -> None:
+        """A new round: what was the newest version, or missing, may be so no longer."""
+        self._newest.clear()
+        self._absent.clear()
+        if len(self._definitions) > 5_000:
+            self._definitions.clear()
+
+    def knows(self, row: WorkflowRow) -> bool:
+        """See `workflow_ports.Planner.knows`."""
+        found = self._folded.get((row.tenant_id.int, row.run_id.int))
+        known = found is not None and found.next_seq == row.next_seq
+        self.hits += known
+        self.misses += not known
+        return known
+
+    def wanted(self, taken: Taken) -> Sequence[tuple[str, int]]:
+        """See `workflow_ports.Planner.wanted`."""
+        tenant, row = taken.row.tenant_id.int, taken.row
+        own = self._definitions.get((tenant, row.definition, row.version))
+        if own is None:
+            return self._lacking(tenant, [(row.definition, row.version)])
+        children = [*own.waits_fixed, *((name, 0) for name in own.waits_newest)]
+        return self._lacking(tenant, children) if children else ()
+
+    def _lacking(self, tenant: int, names: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+        return [
+            (name, version)
+            for name, version in names
+            if (tenant, name, version) not in self._absent
+            and ((tenant, name) not in self._newest if version == 0 else True)
+            and (tenant, name, version) not in self._definitions
+        ]
+
+    def learn(self, tenant_id: uuid.UUID, name: str, asked: int, version: int, source: str) -> None:
+        """See `workflow_ports.Planner.learn`."""
+        tenant = tenant_id.int
+        if version == 0:
+            self._absent.add((tenant, name, asked))
+            return
+        if asked == 0:
+            self._newest[tenant, name] = version
+        self._definitions[tenant, name, version] = _known(name, version, source)
+
+    def remember(self, row: WorkflowRow, events: Sequence[Event]) -> None:
+        """See `workflow_ports.Planner.remember`."""
+        execution = fold(events)
+        orders = {e.seq: e.data["step"] for e in events if e.type in _BEGAN}
+        self._keep((row.tenant_id.int, row.run_id.int), _Folded(row.next_seq, execution, orders))
+
+    def plan(self, taken: Taken) -> Turn | None:
+        """See `workflow_ports.Planner.plan`."""
+        row = taken.row
+        key = (row.tenant_id.int, row.run_id.int)
+        known = self._definitions.get((key[0], row.definition, row.version))
+        folded = self._folded.get(key)
+        if folded is None:
+            raise LookupError(f"no history of {row.run_id}")
+        if known is None or known.definition is None:
+            log.error("a workflow cannot be decided", workflow=row.workflow_id, definition=row.definition)
+            return _later(taken, folded.execution)
+        before = folded.execution.bytes
+        self._folded.move_to_end(key)
+        turning = Turning(taken, folded.execution, known.definition, folded.orders, self._find)
+        turn = turning.run()
+        self._bytes += folded.execution.bytes - before
+        folded.next_seq = folded.execution.last_seq + 1
+        if not turn.open:
+            self.forget([key])
+        if not turn.events and not taken.inbox and row.decide_at is None:
+            return None
+        return turn
+
+    def forget(self, keys: Iterable[_Key]) -> None:
+        """These may not have been written as they were decided."""
+        for key in keys:
+            dropped = self._folded.pop(key, None)
+            if dropped is not None:
+                self._bytes -= dropped.execution.bytes
+
+    def forget_all(self) -> None:
+        """A transaction failed: none of its executions is known any more."""
+        self._folded.clear()
+        self._bytes = 0
+
+    def _keep(self, key: _Key, folded: _Folded) -> None:
+        self.forget([key])
+        self._folded[key] = folded
+        self._bytes += folded.execution.bytes
+
+    def trim(self) -> None:
+        """Let go of what was looked at longest ago, between two rounds."""
+        while len(self._folded) > KEPT_EXECUTIONS or self._bytes > KEPT_BYTES:
+            _, dropped = self._folded.popitem(last=False)
+            self._bytes -= dropped.execution.bytes
+
+    def _find(self, tenant_id: uuid.UUID, name: str, version: int | None) -> tuple[int, str] | None:
+        tenant = tenant_id.int
+        number = self._newest.get((tenant, name)) if version is None else version
+        known = None if number is None else self._definitions.get((tenant, name, number))
+        if known is None:
+            return None
+        policy = "HOME_ASYNC" if known.definition is None else known.definition.region_policy
+        return known.version, policy
+
+
+def _known(name: str, version: int, source: str) -> _Known:
+    try:
+        definition = parse_definition(source, name=name, version=version)
+    except DefinitionError as error:
+        # It was registered by code that read it; its workflows wait for such code.
+        log.error(
+            "a registered definition cannot be read", definition=name, version=version, fault=str(error)
+        )
+        return _Known(None, version, (), ())
+    children = [step.do for step in definition.walk() if isinstance(step.do, StartWorkflow)]
+    return _Known(
+        definition,
+        version,
+        tuple(sorted({c.definition for c in children if c.version is None})),
+        tuple(sorted({(c.definition, c.version) for c in children if c.version is not None})),
+    )
+
+
+def _later(taken: Taken, execution: Execution) -> Turn:
+    """Nothing is recorded; looked at again in a minute."""
+    row = taken.row
+    emptied = Taken(
+        row=row,
+        holds_id=taken.holds_id,
+        ownership_epoch=taken.ownership_epoch,
+        config=taken.config,
+        now_ms=taken.now_ms,
+        inbox=(),
+    )
+    return Turn(
+        taken=emptied,
+        status=row.status,
+        open=row.closed_at is None,
+        version=row.version,
+        decide_at=taken.now_ms + 60_000,
+        timer_at=execution.next_timer(),
+        result=row.result,
+        error=row.error,
+    )
