@@ -18,8 +18,8 @@ UNION ALL
  ORDER BY timer_at LIMIT %(limit)s);
 
 -- name: engine_next_timer
--- The earliest timer of some shards, of any tenant_id.
-SELECT timer_at FROM workflows WHERE timer_at IS NOT NULL AND shard = ANY(%(shards)s::smallint[])
+-- The earliest timer of some shards, of any tenant.
+SELECT timer_at, tenant_id FROM workflows WHERE timer_at IS NOT NULL AND shard = ANY(%(shards)s::smallint[])
 ORDER BY timer_at LIMIT 1;
 
 -- name: engine_lock
