@@ -26,7 +26,7 @@ from cells.happenings import EVENTS_LOOKED_AT, EventRow, EventStore, FoundEvents
 from cells.history import History, HistoryStore
 from cells.insight import LETTERS_GROUPED, RUNS_LOOKED_AT, FoundRuns, InsightStore, RunFilter
 from cells.limits import LimitBoard, LimitStore
-from cells.pulling import PullStore, QueueId
+from cells.pulling import QueueId
 from cells.records import (
     LAG_BOUNDS_MS,
     AllowanceExceeded,
@@ -118,15 +118,7 @@ __all__ = [
 
 
 class Store(
-    BulkStore,
-    EventStore,
-    HistoryStore,
-    InsightStore,
-    LimitStore,
-    PullStore,
-    SchedulingStore,
-    WorkflowStore,
-    Protocol,
+    BulkStore, EventStore, HistoryStore, InsightStore, LimitStore, SchedulingStore, WorkflowStore, Protocol
 ):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
 

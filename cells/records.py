@@ -251,8 +251,7 @@ class Claim:
     @property
     def idempotency_key(self) -> str:
         """What its target or worker knows it by, the same for all attempts."""
-        activity = self.definition.activity
-        return run_id(self.key) if activity is None else activity.key
+        return a.key if (a := self.definition.activity) else run_id(self.key)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from cells.domain.job import JobDefinition
 from cells.domain.workflow.events import Event
+from cells.pulling import PullStore
 from cells.records import Conflict, Fence, Member, TenantConfig
 
 #: Executions that a page of a list looks at, at most.
@@ -215,8 +216,8 @@ class WorkflowFilter:
     prefix: str | None = None  # of the workflow id
 
 
-class WorkflowStore(Protocol):
-    """Definitions, executions and their histories."""
+class WorkflowStore(PullStore, Protocol):
+    """Definitions, executions and their histories; and the tasks that many of their steps are."""
 
     async def put_definition(
         self, fence: Fence, *, name: str, version: int, source: str, actor: str, host_id: int
