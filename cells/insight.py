@@ -25,7 +25,7 @@ class RunFilter:
     """Which runs a list shows. All given conditions hold; ranges are [from, until)."""
 
     job_id: uuid.UUID | None = None
-    state: RunState | None = None
+    states: Sequence[RunState] = ()  # one of these; empty: any
     target_id: str | None = None
     scheduled_from: datetime | None = None
     scheduled_until: datetime | None = None
@@ -69,6 +69,12 @@ class InsightStore(Protocol):
         limit: int = 50,
     ) -> Sequence[RunRow]:
         """Newest scheduled first. What `find_runs` finds at once."""
+        ...
+
+    async def last_runs(
+        self, tenant_id: uuid.UUID, job_ids: Sequence[uuid.UUID], *, now: datetime
+    ) -> Mapping[uuid.UUID, RunRow]:
+        """The latest run of each job that has one."""
         ...
 
     async def find_runs(

@@ -136,7 +136,7 @@ async def _replayed(call: Call, job_id: uuid.UUID, created: Created, location: d
 )
 async def list_jobs(call: Call, query: Annotated[JobQuery, Query()]) -> Response:
     """List jobs, the newest first, without their payloads."""
-    filters = query.model_dump(mode="json", exclude={"limit", "cursor"})
+    filters = query.model_dump(mode="json", exclude={"limit", "cursor", "include"})
     after = pagination.read_cursor(query.cursor, "jobs", filters, _Place)
     rows = await call.services.store.list_jobs(
         call.tenant_id,
@@ -151,11 +151,16 @@ async def list_jobs(call: Call, query: Annotated[JobQuery, Query()]) -> Response
         after=(pagination.read_instant(after[0]), after[1]) if after is not None else None,
         limit=query.limit + 1,
     )
+    # Without payloads: 200 of them could be 50 MiB.
+    shown = {row.job_id: documents.job_row_document(row, payload_shown=False) for row in rows[: query.limit]}
+    if query.include is not None:
+        last = await call.services.store.last_runs(call.tenant_id, list(shown), now=call.services.now())
+        for job_id, document in shown.items():
+            document["last_run"] = documents.recent_run(last[job_id]) if job_id in last else None
     return page(
-        # Without payloads: 200 of them could be 50 MiB.
-        [documents.job_row_document(row, payload_shown=False) for row in rows[: query.limit]],
+        list(shown.values()),
         path="/v1/jobs",
-        filters=filters,
+        filters=filters | {"include": query.include},
         limit=query.limit,
         cursor=pagination.make_cursor("jobs", filters, _place(rows[query.limit - 1]))
         if len(rows) > query.limit

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from cells.api.pagination import CURSOR_LIMIT, DEFAULT_LIMIT, MAX_LIMIT
 from cells.api.texts import Moment, Name, PriorityName, Tag, Term
@@ -40,6 +37,9 @@ class JobQuery(Page):
     name_prefix: Name | None = None
     due_from: Moment | None = None
     due_until: Moment | None = None
+    include: Literal["last_run"] | None = Field(
+        default=None, description="`last_run`: each job with the latest of its runs of about a month."
+    )
 
     def job_state(self) -> JobState | None:
         """The state asked for, whichever of its two names was used."""
@@ -49,11 +49,38 @@ class JobQuery(Page):
         return shown.get(self.state) or JobState(self.state)
 
 
+_STATES = "|".join(RunState)
+
+
+def _in_order(text: str) -> str:
+    """The same choice is the same text, as a cursor's filters are compared."""
+    asked = text.split(",")
+    if unknown := [name for name in asked if name not in RunState.__members__]:
+        known = ", ".join(RunState)
+        raise PydanticCustomError(
+            "states",
+            "must be one of {known}, or several of them separated by commas; {unknown} is none",
+            {"known": known, "unknown": unknown[0][:40] or "an empty one"},
+        )
+    return ",".join(state for state in RunState if state in asked)
+
+
+StateNames = Annotated[
+    str,
+    AfterValidator(_in_order),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^({_STATES})(,({_STATES}))*$", "examples": ["FAILED,UNKNOWN"]}
+    ),
+]
+
+
 class RunQuery(Page):
     """Which runs to list, newest scheduled first; all conditions hold. Ranges are [from, until)."""
 
     job_id: Term | None = None
-    state: RunState | None = None
+    state: StateNames | None = Field(
+        default=None, description="One, or several separated by commas: a run in any of them."
+    )
     target: Term | None = None
     scheduled_from: Moment | None = None
     scheduled_until: Moment | None = None
@@ -66,6 +93,10 @@ class RunQuery(Page):
         description="Runs that ended then; means `scheduled_from` a day earlier, unless that is given.",
     )
     finished_until: Moment | None = None
+
+    def states(self) -> tuple[RunState, ...]:
+        """The states asked for; none: any."""
+        return tuple(RunState(name) for name in self.state.split(",")) if self.state else ()
 
 
 class LedgerQuery(Page):

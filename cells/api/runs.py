@@ -99,7 +99,7 @@ def _where(query: RunQuery) -> RunFilter:
     ends = [at for at in (query.scheduled_until, query.due_until, query.finished_until) if at is not None]
     return RunFilter(
         job_id=job_id,
-        state=query.state,
+        states=query.states(),
         target_id=query.target,
         scheduled_from=query.scheduled_from or (_a_day_before(max(begins)) if begins else None),
         scheduled_until=min(ends, default=None),

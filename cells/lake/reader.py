@@ -121,7 +121,7 @@ def _parameters(
         "due_until": where.due_until,
         "finished_from": where.finished_from,
         "finished_until": where.finished_until,
-        "state": None if where.state is None else where.state.value,
+        "states": [state.value for state in where.states] or None,
         "target": where.target_id,
         "limit": limit,
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -25,6 +25,9 @@ from cells.store.base import StoreBase, fenced
 from cells.store.database import Row, fetch_all, fetch_one, fetch_row, run
 from cells.store.journal import Entry, seconds
 
+#: The last run of most jobs lies in these days; only for the others are all days looked at.
+_LATELY = timedelta(days=2)
+_EVER, _NEVER = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 _attempts = msgspec.json.Decoder(list[Attempt]).decode
 
 
@@ -52,7 +55,7 @@ class Runs(StoreBase):
         """See `ports.Store.list_runs`."""
         where = RunFilter(
             job_id=job_id,
-            state=state,
+            states=() if state is None else (state,),
             target_id=target_id,
             scheduled_from=scheduled_from,
             scheduled_until=scheduled_until,
@@ -82,6 +85,23 @@ class Runs(StoreBase):
                     # Runs that came in between the two statements must not make this page's be found twice.
                     reached = min(reached, runs[-1].key, key=_place)
             return FoundRuns(runs=runs, reached=reached)
+
+    async def last_runs(
+        self, tenant_id: uuid.UUID, job_ids: Sequence[uuid.UUID], *, now: datetime
+    ) -> Mapping[uuid.UUID, RunRow]:
+        """See `ports.Store.last_runs`."""
+        found: dict[uuid.UUID, RunRow] = {}
+        lately = now - _LATELY
+        async with self._database.transaction() as connection:
+            for since, until in ((lately, _NEVER), (_EVER, lately)):
+                left = [job_id for job_id in job_ids if job_id not in found]
+                if not left:
+                    break
+                parameters = {"tenant": tenant_id, "jobs": left, "since": since, "until": until}
+                for row in await fetch_all(connection, "run_last_of_jobs", parameters):
+                    last = run_row(tenant_id, row)
+                    found[last.key.parent_id] = last
+        return found
 
     async def cancel_run(self, fence: Fence, *, key: RunKey, actor: str, host_id: int) -> RunRow:
         """See `ports.Store.cancel_run`. `actor` is kept by the control plane's audit log."""
@@ -195,7 +215,7 @@ def _list_parameters(
     return {
         "tenant": tenant_id,
         "parent": where.job_id,
-        "state": None if where.state is None else where.state.value,
+        "states": [state.value for state in where.states] or None,
         "target": where.target_id,
         "from": where.scheduled_from,
         "until": where.scheduled_until,

@@ -166,10 +166,12 @@ def list_jobs(
     name_prefix: str | None = None,
     due_from: datetime | str | None = None,
     due_until: datetime | str | None = None,
+    include: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Job]]:
-    """Jobs, newest first, without payloads. All conditions hold. `limit` is the page's size."""
+    """Jobs, newest first, without payloads. All conditions hold. `limit` is the page's size;
+    `include="last_run"`: each with its latest run."""
     return Call(
         method="GET",
         path="/v1/jobs",
@@ -181,6 +183,7 @@ def list_jobs(
             name_prefix=name_prefix,
             due_from=due_from,
             due_until=due_until,
+            include=include,
             limit=limit,
             cursor=cursor,
         ),

@@ -53,6 +53,7 @@ class Job(Document):
     created_at: datetime | None
     updated_at: datetime | None
     recent_runs: Sequence[RecentRun] = ()  # of a job that was read by its id
+    last_run: RecentRun | None = None  # of a list that was asked to include it
     notes: Sequence[str] = ()  # of a job just created: what not to expect
 
 

@@ -27,8 +27,9 @@ def list_runs(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Run]]:
-    """Runs, the newest scheduled first. All conditions hold. `due_from` and `finished_from` look at runs
-    that were scheduled at most a day earlier, unless `scheduled_from` is given."""
+    """Runs, the newest scheduled first. All conditions hold; `state` may be several, separated by commas.
+    `due_from` and `finished_from` look at runs that were scheduled at most a day earlier, unless
+    `scheduled_from` is given."""
     return Call(
         method="GET",
         path="/v1/runs",

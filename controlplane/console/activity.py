@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.http import HttpResponse
@@ -29,10 +30,12 @@ def _activity(visit: Visit) -> dict[str, Any]:
     scale = visit.request.GET.get("scale", "")
     scale = scale if scale in STEPS else "1h"
     step, span = STEPS[scale], SCALES[scale]
-    since = visit.now - span
+    # Whole minutes, as the overview has them: the same hour has the same figures on both.
+    since = visit.now.replace(second=0, microsecond=0) - span + timedelta(minutes=1)
     stats = visit.cell.get("/v1/stats", since=instant(since), until=instant(visit.now))
-    # The first step would be cut.
-    found = bins(stats["minutes"], start=since + step, until=visit.now, step=step)
+    # A first step that is not whole would be cut.
+    first = since + step - timedelta(minutes=1)
+    found = bins(stats["minutes"], start=first, until=visit.now, step=step)
     total = stats["total"]
     ended = total["succeeded"] + total["failed"]
     return {
@@ -42,6 +45,7 @@ def _activity(visit: Visit) -> dict[str, Any]:
         "step_minutes": int(step.total_seconds() // 60),
         "total": total,
         "success": f"{100 * total['succeeded'] / ended:.2f}".rstrip("0").rstrip(".") if ended else None,
+        "ended": ended + total["cancelled"],
         "per_minute": round((ended + total["cancelled"]) / (span.total_seconds() / 60), 1),
         "counts": counts_chart(found),
         "rate": success_chart(found),

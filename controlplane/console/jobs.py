@@ -18,7 +18,6 @@ from controlplane.console.lists import (
     asked,
     due_of_jobs,
     label,
-    last_runs,
     next_page,
     run_bars,
     sentences,
@@ -52,16 +51,19 @@ def job_list(visit: Visit) -> HttpResponse:
         "ranges": [(word, instant(visit.now + span)) for word, span in _RANGES],
     }
     try:
-        found = visit.cell.get("/v1/jobs", limit=PAGE, cursor=visit.request.GET.get("cursor", ""), **filters)
+        found = visit.cell.get(
+            "/v1/jobs",
+            limit=PAGE,
+            cursor=visit.request.GET.get("cursor", ""),
+            include="last_run",
+            **filters,
+        )
     except Refused as refused:
         if refused.status != 422:
             raise
         context["faults"] = sentences(refused.faults, refused.detail)
         return visit.page("console/jobs/list.html", status=422, **context)
-    outcomes = last_runs(visit, found["items"])
-    context["jobs"] = [
-        {**job, "label": label(job), "last": outcomes.get(job["job_id"])} for job in found["items"]
-    ]
+    context["jobs"] = [{**job, "label": label(job)} for job in found["items"]]
     context["targets"] = targets_of(visit, (job["target"].get("target_id") for job in found["items"]))
     context["next"] = next_page(visit, filters, found["next_cursor"])
     context["paged"] = bool(visit.request.GET.get("cursor"))

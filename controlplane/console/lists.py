@@ -112,21 +112,6 @@ def targets_of(visit: Visit, target_ids: Iterable[str | None]) -> dict[str, str]
     }
 
 
-def last_runs(visit: Visit, jobs: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The newest run of each job. Most are among the tenant's latest runs; the others are asked for."""
-    wanted = [str(job["job_id"]) for job in jobs]
-    if not wanted:
-        return {}
-    latest: dict[str, Mapping[str, Any]] = {}
-    for run in visit.cell.get("/v1/runs", limit=LONGEST)["items"]:
-        latest.setdefault(run["job_id"], run)
-    missing = {f"/v1/runs?job_id={job_id}&limit=1": job_id for job_id in wanted if job_id not in latest}
-    for target, found in visit.cell.get_many(missing).items():
-        for run in found["items"]:
-            latest[missing[target]] = run
-    return latest
-
-
 def at_most_shown(found: Mapping[str, Any]) -> str:
     """How many a page holds; `200+` where there are more than it could."""
     return f"{len(found['items'])}{'+' if found['next_cursor'] else ''}"

@@ -53,6 +53,8 @@ def run_list(visit: Visit) -> HttpResponse:
         "section": "runs",
         "filters": filters,
         "states": list(RunState),
+        # More than one can be asked for by links; the form keeps them.
+        "several": [state] if "," in (state := filters.get("state", "")) else [],
         "runs": [],
         "ranges": [(word, instant(visit.now - span)) for word, span in _RANGES],
     }

@@ -41,6 +41,9 @@ def test_many_jobs_are_paused_by_a_frozen_selection(visitor: Visitor) -> None:
     visitor.sign_in()
     visitor.go(f"/t/demo/jobs/?tag={tag}")
     page.get_by_role("button", name="Pause …").click()
+    # No row is ticked: all that fit are meant only if that is said.
+    heading(page).to_have_text("No job is ticked")
+    page.locator("main").get_by_role("button", name="All that fit …").click()
     heading(page).to_have_text("Pause 30 jobs")
     # What is created now is not meant.
     late = make(stack, f"{tag} late", tags=[tag])

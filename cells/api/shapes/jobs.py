@@ -152,10 +152,16 @@ class JobRead(Job):
     waiting: Waiting | None = Field(description="Why what is due has not begun, if it is parked.")
 
 
+class JobListed(Job):
+    """A job in a list."""
+
+    last_run: RecentRun | None = Field(None, description="Only with `include=last_run`.")
+
+
 class JobPage(Shape):
     """A page of jobs."""
 
-    items: list[Job]
+    items: list[JobListed]
     next_cursor: str | None
 
 

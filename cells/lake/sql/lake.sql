@@ -14,7 +14,7 @@ WHERE tenant_id = $tenant
   AND ($from IS NULL OR scheduled_for >= $from) AND ($until IS NULL OR scheduled_for < $until)
   AND ($exact::BOOLEAN IS TRUE OR $at IS NULL
        OR (scheduled_for, parent_id, ordinal) < ($at, $after_parent, $ordinal))
-  AND ($state IS NULL OR state = $state) AND ($target IS NULL OR target_id = $target)
+  AND ($states::VARCHAR[] IS NULL OR list_contains($states::VARCHAR[], state)) AND ($target IS NULL OR target_id = $target)
   AND ($due_from IS NULL OR due_at >= $due_from) AND ($due_until IS NULL OR due_at < $due_until)
   AND ($finished_from IS NULL OR finished_at >= $finished_from)
   AND ($finished_until IS NULL OR finished_at < $finished_until)
@@ -33,7 +33,7 @@ SELECT * EXCLUDE (latest) FROM (
       AND ($exact::BOOLEAN IS TRUE OR $at IS NULL
            OR (scheduled_for, parent_id, ordinal) < ($at, $after_parent, $ordinal))
 ) AS r
-WHERE latest = 1 AND ($state IS NULL OR state = $state) AND ($target IS NULL OR target_id = $target)
+WHERE latest = 1 AND ($states::VARCHAR[] IS NULL OR list_contains($states::VARCHAR[], state)) AND ($target IS NULL OR target_id = $target)
   AND ($due_from IS NULL OR due_at >= $due_from) AND ($due_until IS NULL OR due_at < $due_until)
   AND ($finished_from IS NULL OR finished_at >= $finished_from)
   AND ($finished_until IS NULL OR finished_at < $finished_until)

@@ -183,7 +183,7 @@ FROM (SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, 
         AND (%(after_at)s::timestamptz IS NULL
              OR (scheduled_for, parent_id, ordinal) < (%(after_at)s, %(after_parent)s::uuid, %(after_ordinal)s::int))
       ORDER BY scheduled_for DESC, parent_id DESC, ordinal DESC LIMIT %(looks)s) AS looked
-WHERE (%(state)s::text IS NULL OR state = %(state)s)
+WHERE (%(states)s::text[] IS NULL OR state = ANY(%(states)s::text[]))
   AND (%(target)s::text IS NULL OR target_id = %(target)s)
   AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
   AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
@@ -216,7 +216,7 @@ FROM (SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, 
         AND scheduled_for < coalesce(%(until)s::timestamptz, 'infinity')
         AND (%(after_at)s::timestamptz IS NULL OR (scheduled_for, ordinal) < (%(after_at)s, %(after_ordinal)s::int))
       ORDER BY scheduled_for DESC, ordinal DESC LIMIT %(looks)s) AS looked
-WHERE (%(state)s::text IS NULL OR state = %(state)s)
+WHERE (%(states)s::text[] IS NULL OR state = ANY(%(states)s::text[]))
   AND (%(target)s::text IS NULL OR target_id = %(target)s)
   AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
   AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
@@ -233,6 +233,19 @@ WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s
   AND scheduled_for < coalesce(%(until)s::timestamptz, 'infinity')
   AND (%(after_at)s::timestamptz IS NULL OR (scheduled_for, ordinal) < (%(after_at)s, %(after_ordinal)s::int))
 ORDER BY scheduled_for DESC, ordinal DESC OFFSET %(looks)s - 1 LIMIT 1;
+
+-- name: run_last_of_jobs
+-- The latest run that some jobs had (tenant_id, jobs) in a range of days.
+SELECT r.*
+FROM unnest(%(jobs)s::uuid[]) AS j (job_id) CROSS JOIN LATERAL (
+    SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
+           lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
+           http_status, reason, skipped, attempts::text, worker, heartbeat_at, progress::text
+    FROM runs
+    WHERE tenant_id = %(tenant)s AND parent_id = j.job_id AND kind = 0
+      AND scheduled_for >= %(since)s AND scheduled_for < %(until)s
+    ORDER BY scheduled_for DESC, ordinal DESC LIMIT 1
+) AS r;
 
 -- name: dlq_list
 -- Open dead letters of a tenant, newest first.

@@ -154,8 +154,8 @@ def top(*heights: float) -> float:
 
 @register.filter
 def words(name: object) -> str:
-    """`RUN_ONCE` as `run once`."""
-    return str(name).replace("_", " ").lower()
+    """`RUN_ONCE` as `run once`, `FAILED,UNKNOWN` as `failed, unknown`."""
+    return str(name).replace("_", " ").replace(",", ", ").lower()
 
 
 @register.filter

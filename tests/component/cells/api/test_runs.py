@@ -95,10 +95,44 @@ async def test_listing_runs(running: Cell) -> None:
     assert sorted(await found(f"job_id={job['job_id']}&limit=2")) == sorted(mine)
     assert len(await found("limit=4")) == len(set(await found("limit=200"))) == 6
     assert await found("state=CANCELLED") == [mine[0]]
+    assert await found("state=UNKNOWN,CANCELLED") == [mine[0]]
+    assert len(await found("state=DUE,CANCELLED&limit=2")) == 6
+    # The same choice in another order is the same list.
+    page = await api.get("/v1/runs?state=DUE,CANCELLED&limit=2")
+    rest = await api.get(f"/v1/runs?state=CANCELLED,DUE&limit=4&cursor={page['next_cursor']}")
+    assert len(rest["items"]) == 4
+    for wrong in ("DUE,", "due", "DUE,MOON", ",", ""):
+        faults = await api.problem("GET", f"/v1/runs?state={wrong}", status=422, code="INVALID")
+        assert [fault["parameter"] for fault in faults["errors"]] == ["state"], wrong
     assert len(await found("target=tgt_email&state=DUE")) == 5
     assert await found("target=tgt_other") == []
     assert await found("scheduled_until=2026-01-01T00:00:00Z") == []
     assert len(await found("scheduled_from=2026-01-01T00:00:00Z")) == 6
+
+
+async def test_jobs_are_listed_with_their_last_run(running: Cell) -> None:
+    api = running.api
+    await api.target(target_id=TARGET)
+    # Of long ago, of now after one of long ago, and never.
+    old = await api.job(TARGET, schedule={"type": "ONCE", "run_at": "2026-01-05T09:00:00Z"})
+    (claim,) = await running.claim(old["job_id"])
+    await running.complete(claim, RunState.SUCCEEDED)
+    both = await api.job(TARGET, schedule={"type": "ONCE", "run_at": "2026-01-06T09:00:00Z"})
+    (earlier,) = await running.claim(both["job_id"])
+    await running.complete(earlier, RunState.FAILED, reason="FAILED", fingerprint="f")
+    newest = await triggered(running, both["job_id"])
+    never = await api.job(TARGET)
+    page = await api.get("/v1/jobs?include=last_run")
+    last = {item["job_id"]: item["last_run"] for item in page["items"]}
+    assert last[never["job_id"]] is None
+    assert (last[old["job_id"]]["run_id"], last[old["job_id"]]["state"]) == (str(claim.key), "SUCCEEDED")
+    assert (last[both["job_id"]]["run_id"], last[both["job_id"]]["state"]) == (newest["run_id"], "DUE")
+    assert all("last_run" not in item for item in (await api.get("/v1/jobs"))["items"])
+    await api.problem("GET", "/v1/jobs?include=moon", status=422, code="INVALID")
+    # A page goes on with or without them.
+    first = await api.get("/v1/jobs?include=last_run&limit=2")
+    (rest,) = (await api.get(f"/v1/jobs?limit=2&cursor={first['next_cursor']}"))["items"]
+    assert rest["job_id"] == old["job_id"]
 
 
 async def test_runs_are_found_by_when_they_ended_and_were_due(running: Cell) -> None:

@@ -117,7 +117,7 @@ async def test_an_old_day_leaves_the_store_and_is_found_in_the_lake(past: OldDay
     assert await past.keys(scheduled_from=first, scheduled_until=third) == [keys[2], keys[1]]
     assert await past.keys(due_from=first, due_until=third) == [keys[2], keys[1]]
     assert await past.keys(finished_from=first, finished_until=third) == [keys[2], keys[1]]
-    assert await past.keys(state=RunState.FAILED) == []
+    assert await past.keys(states=(RunState.FAILED,)) == []
     assert await past.keys(target_id="tgt_none") == []
     assert past.counted("lake_days_dropped_total") == 1
 

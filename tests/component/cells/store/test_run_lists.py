@@ -20,7 +20,7 @@ async def test_a_page_of_runs_looks_at_a_few_and_goes_on_from_there(world: World
     wanted = {claims[0].key, claims[4].key}
     ended = [completion(claim, RunState.SUCCEEDED) for claim in claims if claim.key in wanted]
     await world.store.complete(ended, host_id=world.host_id)
-    where = RunFilter(state=RunState.SUCCEEDED)
+    where = RunFilter(states=(RunState.SUCCEEDED,))
     pages: list[Sequence[RunKey]] = []
     after: RunKey | None = None
     while not pages or after is not None:
@@ -30,7 +30,7 @@ async def test_a_page_of_runs_looks_at_a_few_and_goes_on_from_there(world: World
     # Three of two runs each, and one to see that this was all.
     assert [len(page) for page in pages] == [1, 0, 1, 0]
     assert [*pages[0], *pages[2]] == sorted(wanted, key=lambda key: key.scheduled_for, reverse=True)
-    of_job = RunFilter(job_id=claims[0].key.parent_id, state=RunState.FAILED)
+    of_job = RunFilter(job_id=claims[0].key.parent_id, states=(RunState.FAILED,))
     last = await world.store.find_runs(world.a.tenant_id, of_job, after=None, limit=5, looks=1)
     assert (last.runs, last.reached) == ([], claims[0].key)
     full = await world.store.find_runs(world.a.tenant_id, where, after=None, limit=1, looks=9)

@@ -261,13 +261,21 @@ def test_charts_have_a_table_of_the_same_figures(cell: Cell, owner: Signed) -> N
     assert "/runs/?finished_from=2026-11-30T05:59:55Z&amp;finished_until=2026-11-30T08:00:00Z" in page
 
 
-def test_the_last_run_of_a_job_is_asked_for_where_it_is_long_ago(cell: Cell, owner: Signed) -> None:
-    cell.answers["GET /v1/jobs"] = (200, {"items": [{**JOB, "job_id": "job_old"}], "next_cursor": None})
-    owner.browser.get(f"{owner.base}/jobs/")
-    assert [call.target for call in cell.asked("GET", "/v1/runs")] == [
-        "/v1/runs?limit=200",
-        "/v1/runs?job_id=job_old&limit=1",
-    ]
+def test_the_last_run_of_each_job_comes_with_the_list(cell: Cell, owner: Signed) -> None:
+    jobs = [{**JOB, "last_run": RUN}, {**JOB, "job_id": "job_never", "last_run": None}]
+    cell.answers["GET /v1/jobs"] = (200, {"items": jobs, "next_cursor": None})
+    page = owner.browser.get(f"{owner.base}/jobs/").content.decode()
+    assert page.count(f"/runs/{RUN_ID}/") == 1
+    assert "include=last_run" in cell.asked("GET", "/v1/jobs")[-1].target
+    assert cell.asked("GET", "/v1/runs") == []
+
+
+def test_figures_of_failures_lead_to_all_that_they_count(cell: Cell, owner: Signed) -> None:
+    for path in ("/activity", "/"):
+        assert "state=FAILED,UNKNOWN" in owner.browser.get(owner.base + path).content.decode(), path
+    page = owner.browser.get(f"{owner.base}/runs/?state=FAILED,UNKNOWN").content.decode()
+    assert '<option value="FAILED,UNKNOWN" selected>failed, unknown</option>' in page
+    assert "state=FAILED%2CUNKNOWN" in cell.asked("GET", "/v1/runs")[-1].target
 
 
 def test_what_is_more_than_a_page_is_said(cell: Cell, owner: Signed) -> None:
