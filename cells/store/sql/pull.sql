@@ -1,20 +1,21 @@
 -- name: offer_insert_runs
 -- Claimed occurrences (tenant_id, job, instant, ordinal) whose work is polled for: READY.
 INSERT INTO runs (tenant_id, parent_id, scheduled_for, ordinal, state, shard, priority, version, due_at, released_at,
-                  target_id, task_queue, at_most_once)
+                  target_id, task_queue, at_most_once, guarded)
 SELECT tenant_id, parent_id, scheduled_for, ordinal, 'READY', shard, priority, version, due_at, released_at,
-       target_id, task_queue, at_most_once
+       target_id, task_queue, at_most_once, guarded
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
             %(shards)s::smallint[], %(priorities)s::smallint[], %(versions)s::int[], %(dues)s::timestamptz[],
-            %(released)s::timestamptz[], %(targets)s::text[], %(queues)s::text[], %(once)s::boolean[])
+            %(released)s::timestamptz[], %(targets)s::text[], %(queues)s::text[], %(once)s::boolean[],
+            %(guards)s::boolean[])
      AS c (tenant_id, parent_id, scheduled_for, ordinal, shard, priority, version, due_at, released_at, target_id,
-           task_queue, at_most_once);
+           task_queue, at_most_once, guarded);
 
 -- name: offer_update_runs
 -- Waiting runs locked in this transaction (tenant_id, parent, instant, ordinal) become READY.
 UPDATE runs r
 SET state = 'READY', timer_at = NULL, released_at = c.released_at, task_queue = c.task_queue,
-    at_most_once = c.at_most_once, host_id = NULL, worker = NULL
+    at_most_once = c.at_most_once, host_id = NULL, worker = NULL, reason = NULL
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
             %(released)s::timestamptz[], %(queues)s::text[], %(once)s::boolean[])
      AS c (tenant_id, parent_id, scheduled_for, ordinal, released_at, task_queue, at_most_once)

@@ -6,9 +6,10 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
-from cells.domain.job import OverlapPolicy
+from cells.domain.job import OverlapPolicy, TargetRef
 from cells.domain.run import RunState
-from cells.ports import Member, NewJob
+from cells.ports import Claim, Member, NewJob
+from cells.pulling import Poller
 from tests.component.cells.store.world import (
     World,
     completion,
@@ -150,6 +151,62 @@ async def test_a_policy_given_later_counts_what_runs_already(world: World) -> No
         world.a, base_version=1, seen_next_run_at=row.next_run_at, job=edited, host_id=world.host_id
     )
     assert (await world.claim(member_of(edited, world.a.tenant_id, version=2))).claims == []
+
+
+def pulled(policy: OverlapPolicy, at: datetime) -> NewJob:
+    """The same, its work polled for."""
+    target = TargetRef(type="TASK_QUEUE", task_queue="ledger")
+    return new_job(at, every(3600, at, overlap_policy=policy, misfire_policy="RUN_ALL", target=target))
+
+
+async def poll(world: World) -> list[Claim]:
+    poller = Poller(tenant_id=world.a.tenant_id, task_queue="ledger", worker_id="w-1", count=10)
+    (tasks,) = await world.store.poll([poller], host_id=world.host_id)
+    return [task.claim for task in tasks]
+
+
+async def test_work_that_waits_for_a_worker_has_not_ended(world: World) -> None:
+    job = pulled(OverlapPolicy.SKIP, seconds_ago(4 * 3600))
+    await world.create(job)
+    offered = await world.claim(at_hour(job, world, 0))
+    assert (offered.claims, len(offered.offered)) == ([], 1)
+    await world.claim(at_hour(job, world, 1))
+    assert [row[:2] for row in await rows(world, job)] == [("READY", None), ("SKIPPED", "overlap")]
+    (held,) = await poll(world)
+    await world.claim(at_hour(job, world, 2))
+    assert [row[0] for row in await rows(world, job)] == ["RUNNING", "SKIPPED", "SKIPPED"]
+    assert await world.complete(held, RunState.SUCCEEDED)
+    await world.claim(at_hour(job, world, 3))
+    assert [row[0] for row in await rows(world, job)] == ["SUCCEEDED", "SKIPPED", "SKIPPED", "READY"]
+
+
+async def test_buffered_work_becomes_ready_when_a_worker_is_done(world: World) -> None:
+    job = pulled(OverlapPolicy.BUFFER_ONE, seconds_ago(4 * 3600))
+    await world.create(job)
+    await world.claim(at_hour(job, world, 0))
+    await world.claim(at_hour(job, world, 1))
+    assert [row[:2] for row in await rows(world, job)] == [("READY", None), ("DUE", "overlap")]
+    (held,) = await poll(world)
+    applied = await world.store.complete([_done(held)], host_id=world.host_id)
+    (woken,) = applied.retries
+    assert len((await world.claim(woken)).offered) == 1
+    assert [row[:2] for row in await rows(world, job)] == [("SUCCEEDED", None), ("READY", None)]
+    assert [claim.key.scheduled_for for claim in await poll(world)] == [held.key.scheduled_for + HOUR]
+
+
+async def test_the_next_occurrence_displaces_offered_work_and_asks_a_worker_to_stop(world: World) -> None:
+    job = pulled(OverlapPolicy.CANCEL_PREVIOUS, seconds_ago(4 * 3600))
+    await world.create(job)
+    await world.claim(at_hour(job, world, 0))
+    await world.claim(at_hour(job, world, 1))
+    assert await rows(world, job) == [
+        ("CANCELLED", "displaced by the next occurrence", True), ("READY", None, False),
+    ]  # fmt: skip
+    await poll(world)
+    await world.claim(at_hour(job, world, 2))
+    assert [(row[0], row[2]) for row in await rows(world, job)] == [
+        ("CANCELLED", True), ("RUNNING", True), ("READY", False),
+    ]  # fmt: skip
 
 
 def _done(claim: Any) -> Any:
