@@ -38,6 +38,7 @@ from cells.lake.writer import Place
 from cells.metering.meter import MeterService
 from cells.observability import logs
 from cells.observability.metrics import Metrics
+from cells.observability.traces import traces_from
 from cells.ops import Readiness, in_front, ops_app
 from cells.ports import Clock, Retryable, Terminal
 from cells.secrets import SealedBox
@@ -73,6 +74,7 @@ class Process:
     def __init__(self, settings: Settings, clock: Clock):
         self.settings = settings
         self.metrics = Metrics()
+        self.traces = traces_from(os.environ, service="clockhouse-cell", **_named(settings))
         self.clock = clock
         self.secrets = SealedBox(settings.installation_keys)
         self.store = PostgresStore(
@@ -101,6 +103,7 @@ class Process:
                 metrics=self.metrics,
                 host=self.host,
                 trial=self.trial,
+                traces=self.traces,
                 history=None
                 if self.lake is None
                 else LakeReader(self.store, self.lake, Path(self.scratch.name)),
@@ -181,6 +184,7 @@ class Process:
                     slots=settings.executor_slots,
                     egress_allow=settings.egress_allow,
                     drain_seconds=settings.drain_seconds,
+                    traces=self.traces,
                 ),
             )
         if "engine" in roles:
@@ -270,6 +274,7 @@ class Process:
             ("queue", self.queue.close),
             ("store", self.store.close),
             ("scratch", self._scratch_removed),
+            ("traces", self._traces_sent),
         ):
             try:
                 async with asyncio.timeout(3.0):
@@ -282,6 +287,10 @@ class Process:
         if self.api is not None:
             await self.api.state.services.feed.flush()
             await self.trial.close()
+
+    async def _traces_sent(self) -> None:
+        if self.traces is not None:
+            await self.traces.close()
 
     async def _scratch_removed(self) -> None:
         self.scratch.cleanup()
@@ -312,6 +321,10 @@ class Process:
             raise Retryable("starting")
         if self.stopping.is_set():
             raise Retryable("draining")
+
+
+def _named(settings: Settings) -> dict[str, str]:
+    return {"clockhouse.cell": settings.cell_name, "clockhouse.region": settings.region}
 
 
 def _calm_collector() -> None:

@@ -41,6 +41,7 @@ from cells.api.auth import Gate
 from cells.api.services import Host, Services
 from cells.config import Settings
 from cells.observability.metrics import Metrics
+from cells.observability.traces import Traces
 from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
 
 #: Tried in this order, the busiest first.
@@ -74,6 +75,7 @@ def create_app(
     host: Host,
     trial: TargetTrial,
     history: History | None = None,
+    traces: Traces | None = None,
 ) -> FastAPI:
     """The application. `app.state.services.feed.flush()` waits for what the queue is yet to be told;
     call it before the queue is closed."""
@@ -87,6 +89,7 @@ def create_app(
         host=host,
         trial=trial,
         history=history,
+        traces=traces,
     )
     app = _with_routes(services)
     app.state.services = services

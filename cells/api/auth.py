@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cells.api.problems import Problem, internal_error, malformed, too_large
 from cells.api.routing import BODY, CALLER
+from cells.api.tracing import trace_of
 from cells.contract import (
     ACTOR_HEADER,
     BODY_HASH_HEADER,
@@ -94,7 +95,7 @@ class Gate:
         except Problem as problem:
             await problem.response()(scope, receive, send)
         except Exception:
-            log.exception("request failed", method=scope["method"], path=scope["path"])
+            log.exception("request failed", method=scope["method"], path=scope["path"], trace=trace_of(scope))
             if started:
                 raise
             await internal_error().response()(scope, receive, send)

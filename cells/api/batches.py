@@ -132,6 +132,7 @@ class _Batch:
             config=call.tenant.config,
             now=self._now,
             actor=call.caller.actor,
+            traceparent=call.traceparent,
             state=building.first_state(given),
             planner=self._planner,
         )

@@ -173,6 +173,7 @@ def new_job(
     config: TenantConfig,
     now: datetime,
     actor: str,
+    traceparent: str | None,
     state: JobState = JobState.ACTIVE,
     keep: JobRow | None = None,
     planner: Planner | None = None,
@@ -211,6 +212,7 @@ def new_job(
         state=state,
         actor=actor,
         created_at=now,
+        traceparent=traceparent,
         passed=passed,
     )
 

@@ -132,6 +132,7 @@ async def _created(call: Call, given: JobIn, payload: bytes | None) -> Response:
         config=config,
         now=now,
         actor=call.caller.actor,
+        traceparent=call.traceparent,
         state=building.first_state(given),
     )
     await services.creator.create(call.fence, job)
@@ -212,6 +213,7 @@ def _edited(
         config=call.tenant.config,
         now=call.services.now(),
         actor=call.caller.actor,
+        traceparent=call.traceparent,
         state=first_state if revive else row.state,
         keep=row if same_schedule and not revive else None,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -107,6 +106,7 @@ async def _edited(call: Call, row: JobRow, patch: Fields) -> NewJob:
         config=config,
         now=now,
         actor=call.caller.actor,
+        traceparent=call.traceparent,
         state=row.state,
         keep=row if schedule == old.schedule else None,
     )
@@ -270,7 +270,7 @@ async def trigger_job(call: Call, job_id: JobId, body: TriggerIn) -> Response:
             now=services.now(),
             payload=call.payload,
             actor=call.caller.actor,
-            traceparent=_traceparent(call),
+            traceparent=call.traceparent,
             idempotency=(route, key, idempotency.fingerprint(call.raw_body)) if key is not None else None,
             host_id=services.host.host_id,
         )
@@ -281,12 +281,3 @@ async def trigger_job(call: Call, job_id: JobId, body: TriggerIn) -> Response:
     if replayed:
         return answer(document, 200, headers | {"Idempotency-Replayed": "true"})
     return answer(document, 201, headers)
-
-
-_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-
-
-def _traceparent(call: Call) -> str | None:
-    """The caller's trace, if it is well formed; W3C says to ignore one that is not."""
-    header = call.header(b"traceparent")
-    return header if header is not None and _TRACEPARENT.fullmatch(header) else None

@@ -65,6 +65,7 @@ async def create_job(call: Call, body: JobIn) -> Response:
         config=config,
         now=now,
         actor=call.caller.actor,
+        traceparent=call.traceparent,
         state=building.first_state(body),
     )
     document = documents.job_document(

@@ -23,7 +23,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cells.api import pagination, problems, reading
+from cells.api import pagination, problems, reading, tracing
 from cells.contract import Caller, ErrorCode, Scope, allows
 from cells.domain import ids
 from cells.ports import Fence, TenantPlacement
@@ -75,6 +75,7 @@ class Call(Request):
     services: Services
     tenant: TenantPlacement  # only on routes that concern a tenant
     payload: bytes | None = None  # taken out of the body, where its model has one
+    span: tracing.Span | None = None  # where spans are collected
 
     @property
     def caller(self) -> Caller:
@@ -97,6 +98,11 @@ class Call(Request):
     def fence(self) -> Fence:
         """The ownership its writes act under."""
         return Fence(tenant_id=self.tenant.tenant_id, epoch=self.tenant.ownership_epoch)
+
+    @property
+    def traceparent(self) -> str | None:
+        """The span that what it starts belongs to: its own, else the caller's."""
+        return self.span.traceparent if self.span is not None else tracing.of_caller(self.scope)
 
     def fields(self, *, optional: bool = False) -> reading.Fields:
         """The members of its body, unread."""
@@ -222,6 +228,8 @@ class _Route(APIRoute):
             started = time.perf_counter()
             call = Call(request.scope, request.receive)
             call.services = services
+            if services.traces is not None and not rule.internal:
+                call.span = tracing.begin(call.scope, services)
             status = 500
             try:
                 await admit(call, rule)
@@ -249,6 +257,8 @@ class _Route(APIRoute):
             finally:
                 duration.observe(time.perf_counter() - started)
                 answered(status).inc()
+                if call.span is not None:
+                    tracing.end(call.span, call.scope, services, self.path_format, status)
 
         return handle
 

@@ -21,6 +21,7 @@ from cells.api.problems import Problem
 from cells.config import Settings
 from cells.domain import ids
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
+from cells.observability.traces import Traces
 from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
 from cells.pulling import Beat, Extended
 
@@ -50,6 +51,7 @@ class Services:
         host: Host,
         trial: TargetTrial,
         history: History | None = None,
+        traces: Traces | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
     ):
         self.store = store
@@ -61,6 +63,7 @@ class Services:
         self.host = host
         self.trial = trial
         self.history = history  # None: nothing leaves the store
+        self.traces = traces  # None: nobody collects spans
         self.entropy = entropy
         self.placements = Placements(store, clock, cell=settings.cell_name)
         self.targets = KnownTargets(store, clock)

@@ -10,15 +10,17 @@ from cells.domain.run import AttemptOutcome
 from cells.execution.calling import Caller
 from cells.execution.completions import Completions
 from cells.execution.drills import Drills
-from cells.execution.headers import attempt_traceparent, call_headers
+from cells.execution.headers import call_headers
 from cells.execution.held import Held
 from cells.execution.host_agent import HostAgent
 from cells.execution.lanes import Work
 from cells.execution.limits import Limits
 from cells.execution.recording import Answer, completion_of, unusable
 from cells.execution.targets import MAX_AGE_SECONDS, Target, Targets
+from cells.execution.tracing import attempt_span, record, trace_of
 from cells.observability.logs import logger
 from cells.observability.metrics import LATENESS_BUCKETS, Metrics
+from cells.observability.traces import Traces
 from cells.ports import Clock, Retryable
 
 log = logger(__name__)
@@ -42,10 +44,12 @@ class Attempts:
         held: Held,
         returning: list[Work],
         drills: Drills,
+        traces: Traces | None = None,
     ):
         self._targets = targets
         self._limits = limits
         self._drills = drills
+        self._traces = traces
         self._caller = caller
         self._completions = completions
         self._host = host
@@ -77,7 +81,9 @@ class Attempts:
             await self._attempt(work)
         except Exception:
             # Left to the audit, which counts it: released, it would come back for ever.
-            log.exception("a claim failed in here", run=work.run_id, epoch=work.claim.epoch)
+            log.exception(
+                "a claim failed in here", run=work.run_id, epoch=work.claim.epoch, trace=trace_of(work)
+            )
             self._held.discard(work)
         finally:
             target.running -= 1
@@ -174,6 +180,7 @@ class Attempts:
         if body is None:
             body = b"" if method in _BODILESS else b"{}"
         timestamp = str(started_ms // 1000)
+        span = attempt_span(claim, work.run_id, self._random.getrandbits(64))
         headers = call_headers(
             target.headers,
             definition.headers,
@@ -183,9 +190,10 @@ class Attempts:
             timestamp=timestamp,
             signature=target.signer.sign(work.run_id, timestamp, body),
             compensates=definition.activity.forward_key if definition.activity else "",
-            traceparent=attempt_traceparent(claim.traceparent, work.run_id, self._random.getrandbits(64)),
+            traceparent=span,
         )
-        return await self._caller.call(
+        began_ms = self._clock.now_ms()
+        answer = await self._caller.call(
             method,
             target.url(definition.target.path),
             headers,
@@ -194,6 +202,9 @@ class Attempts:
             lambda: self._host.holds(work.host_id),
             once=definition.delivery is Delivery.AT_MOST_ONCE,
         )
+        if self._traces is not None and answer is not None:
+            record(self._traces, work, span, answer, began_ms=began_ms, ended_ms=self._clock.now_ms())
+        return answer
 
     def _finish(self, work: Work, answer: Answer, started_ms: int | None) -> AttemptOutcome:
         completion = completion_of(

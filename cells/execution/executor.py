@@ -31,6 +31,7 @@ from cells.execution.limits import Limits
 from cells.execution.targets import MAX_AGE_SECONDS, Target, Targets
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
+from cells.observability.traces import Traces
 from cells.ports import Clock, Queue, Retryable, Secrets, Store
 
 log = logger(__name__)
@@ -59,6 +60,7 @@ class Executor:
         egress_allow: frozenset[str] = frozenset(),
         drain_seconds: float = 20.0,
         resolver: AbstractResolver | None = None,
+        traces: Traces | None = None,
     ):
         self._store = store
         self._host = host
@@ -93,6 +95,7 @@ class Executor:
             held=self._held,
             returning=self._returning,
             drills=self._drills,
+            traces=traces,
         )
         self._lanes.update({p: Lane(p, n, self._attempts.call) for p, n in shares_of(slots).items()})
         self._intake = Intake(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 from multidict import CIMultiDict, istr
@@ -13,6 +12,7 @@ from cells.contract import (
     FENCING_TOKEN_HEADER,
     IDEMPOTENCY_KEY_HEADER,
 )
+from cells.domain.trace import span_in, span_of_run, well_formed
 
 _IDEMPOTENCY_KEY = istr(IDEMPOTENCY_KEY_HEADER)
 _FENCING_TOKEN = istr(FENCING_TOKEN_HEADER)
@@ -68,8 +68,5 @@ def call_headers(
 def attempt_traceparent(stored: str | None, run_id: str, span: int) -> str:
     """A new span for an attempt, in the trace of whoever asked for the run. A run nobody traced
     has a trace of its own, the same for all its attempts. `span` is 64 random bits."""
-    if stored is not None and len(stored) == 55 and stored.startswith("00-"):
-        trace, flags = stored[3:35], stored[53:]
-    else:
-        trace, flags = hashlib.blake2b(run_id.encode(), digest_size=16, person=b"ch-trace").hexdigest(), "01"
-    return f"00-{trace}-{span or 1:016x}-{flags}"
+    asked = well_formed(stored)
+    return span_of_run(run_id, span) if asked is None else span_in(asked, span)

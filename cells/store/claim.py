@@ -136,13 +136,13 @@ class Claims(StoreBase):
         version: int | None = None,
     ) -> list[tuple[int, Version]]:
         """Rows of `claim_definitions`, read and kept."""
-        asked = [(wanted[i - 1].tenant_id, decode_definition(stored)) for i, stored, _ in rows]
+        asked = [(wanted[i - 1].tenant_id, decode_definition(stored)) for i, stored, *_ in rows]
         definitions = await with_calendars(connection, asked)
         found = []
-        for (i, _, payload), definition in zip(rows, definitions, strict=True):
+        for (i, _, payload, trace), definition in zip(rows, definitions, strict=True):
             m = wanted[i - 1]
             number = m.generation if version is None else version
-            kept = self._definitions.put(m.tenant_id, m.parent_id, number, definition, payload)
+            kept = self._definitions.put(m.tenant_id, m.parent_id, number, definition, payload, trace)
             found.append((i, kept))
         return found
 
@@ -182,7 +182,7 @@ class Claims(StoreBase):
 
 def _plan_job(batch: ClaimBatch, member: Member, row: Row, version: Version) -> None:
     _, number, due_at, offset_ms, priority, shard, ownership_epoch, delay_ms, _ = row
-    definition, payload = version
+    definition, payload, trace = version
     scheduled_for = datetime.fromtimestamp(member.scheduled_for, tz=due_at.tzinfo)
     plan = plan_claim(definition, scheduled_for, batch.now, offset_ms=offset_ms + delay_ms)
     offset = offset_ms * 1000
@@ -209,6 +209,7 @@ def _plan_job(batch: ClaimBatch, member: Member, row: Row, version: Version) -> 
             released_ms=member.released_ms,
             claimed_ms=batch.now_ms,
             lease_ms=definition.target.timeout_seconds * 1000 + LEASE_MARGIN_MS,
+            traceparent=trace,
         )
         batch.inserts.append(Insert(member, claim, due))
     for skip in plan.skipped:
@@ -234,8 +235,26 @@ def _plan_job(batch: ClaimBatch, member: Member, row: Row, version: Version) -> 
 
 
 def _reclaim(member: Member, row: Row, now: datetime) -> Claim:
-    (_, version, epoch, series, attempt, priority, shard, due_at, trace, ownership, stored, payload, _) = row
+    (
+        _,
+        version,
+        epoch,
+        series,
+        attempt,
+        priority,
+        shard,
+        due_at,
+        trace,
+        ownership,
+        stored,
+        payload,
+        made,
+        _,
+    ) = row
     definition = decode_definition(stored)
+    occurrence = NOW_ORDINAL if definition.schedule.type is ScheduleType.NOW else 0
+    if trace is None and member.ordinal == occurrence:
+        trace = made  # nobody asked for this run but whoever asked for the job
     return Claim(
         tenant_id=member.tenant_id,
         key=RunKey(

@@ -316,6 +316,7 @@ async def _insert(connection: Connection, chosen: Sequence[Item]) -> None:
             "payloads": blobs([job.payload for job in jobs]),
             "actors": texts([job.actor for job in jobs]),
             "created": created,
+            "traces": texts([job.traceparent for job in jobs]),
         },
     )
     await run(

@@ -12,7 +12,8 @@ import msgspec
 
 from cells.domain.job import JobDefinition, ScheduleType
 
-Version = tuple[JobDefinition, bytes | None]  # with its payload
+#: With its payload, and the span that asked for it.
+Version = tuple[JobDefinition, bytes | None, str | None]
 
 _decode = msgspec.json.Decoder(JobDefinition).decode
 _encode = msgspec.json.Encoder().encode
@@ -53,14 +54,15 @@ class DefinitionCache:
         version: int,
         definition: JobDefinition,
         payload: bytes | None,
+        traceparent: str | None,
     ) -> Version:
         """Keep a version if it may be asked for again."""
-        decoded = (definition, payload)
+        decoded = (definition, payload, traceparent)
         key = (tenant_id.int, job_id.int, version)
         if decoded[0].schedule.type in _RECURRING and key not in self._versions:
             self._versions[key] = decoded
             self._held += len(payload or b"")
             while len(self._versions) > self._entries or self._held > self._payload_bytes:
-                _, dropped = self._versions.pop(next(iter(self._versions)))
+                _, dropped, _ = self._versions.pop(next(iter(self._versions)))
                 self._held -= len(dropped or b"")
         return decoded

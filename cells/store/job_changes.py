@@ -290,6 +290,7 @@ async def write_version(
                 "payloads": blobs([job.payload]),
                 "actors": texts([job.actor]),
                 "created": instants([None]),
+                "traces": texts([job.traceparent]),
             },
         )
         await run(connection, "job_facets_clear", ids)

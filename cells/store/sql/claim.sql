@@ -1,6 +1,6 @@
 -- name: claim_definitions
 -- Immutable versions of some jobs, by position in the request (tenant_id, job, version).
-SELECT w.i::int, v.definition, v.payload
+SELECT w.i::int, v.definition, v.payload, v.traceparent
 FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(versions)s::int[]) WITH ORDINALITY AS w (tenant_id, job_id, version, i)
 JOIN job_versions v USING (tenant_id, job_id, version);
 
@@ -18,7 +18,8 @@ FOR NO KEY UPDATE OF j SKIP LOCKED;
 -- Locks the waiting runs that are due and whose tenants are active here, with what they will
 -- send; passes over those that somebody else holds.
 SELECT w.i::int, r.version, r.epoch, r.series, r.attempt, r.priority, r.shard, r.due_at, r.traceparent,
-       t.ownership_epoch, coalesce(r.spec, v.definition), coalesce(r.input, v.payload), clock_timestamp()
+       t.ownership_epoch, coalesce(r.spec, v.definition), coalesce(r.input, v.payload), v.traceparent,
+       clock_timestamp()
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[])
      WITH ORDINALITY AS w (tenant_id, parent_id, scheduled_for, ordinal, i)
 JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE'

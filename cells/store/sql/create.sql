@@ -57,11 +57,11 @@ FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(shards)s::smallint[], %(sta
 
 -- name: create_versions
 -- Immutable definitions (tenant_id, job, version).
-INSERT INTO job_versions (tenant_id, job_id, version, definition, payload, created_by, created_at)
-SELECT tenant_id, job_id, version, definition, payload, actor, coalesce(created_at, now())
+INSERT INTO job_versions (tenant_id, job_id, version, definition, payload, created_by, created_at, traceparent)
+SELECT tenant_id, job_id, version, definition, payload, actor, coalesce(created_at, now()), traceparent
 FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(versions)s::int[], %(definitions)s::bytea[],
-            %(payloads)s::bytea[], %(actors)s::text[], %(created)s::timestamptz[])
-     AS n (tenant_id, job_id, version, definition, payload, actor, created_at);
+            %(payloads)s::bytea[], %(actors)s::text[], %(created)s::timestamptz[], %(traces)s::text[])
+     AS n (tenant_id, job_id, version, definition, payload, actor, created_at, traceparent);
 
 -- name: create_facets
 -- Search terms of jobs (tenant_id, facet, job), in the order of their jobs' creation.

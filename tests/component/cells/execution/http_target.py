@@ -48,6 +48,17 @@ def answering(status: int, text: str = "", **headers: str) -> Handler:
     return answer
 
 
+def in_turn(*handlers: Handler) -> Handler:
+    """Each answer once, the last one for ever."""
+    left = list(handlers)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        handler = left.pop(0) if len(left) > 1 else left[0]
+        return await handler(request)
+
+    return answer
+
+
 @asynccontextmanager
 async def http_target(answer: Handler | None = None) -> AsyncIterator[HttpTarget]:
     """A target on a free port of 127.0.0.1."""

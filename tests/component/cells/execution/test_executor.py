@@ -20,19 +20,8 @@ from cells.execution.signing import Signer, show_secret
 from cells.ports import RunRow
 from cells.secrets import SealedBox
 from tests.component.cells.execution.harness import SIGNING, Cell, cell
-from tests.component.cells.execution.http_target import Handler, HttpTarget, answering
+from tests.component.cells.execution.http_target import Handler, HttpTarget, answering, in_turn
 from tests.waiting import eventually
-
-
-def in_turn(*handlers: Handler) -> Handler:
-    """Each answer once, the last one for ever."""
-    left = list(handlers)
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        handler = left.pop(0) if len(left) > 1 else left[0]
-        return await handler(request)
-
-    return answer
 
 
 def gate() -> tuple[asyncio.Event, Handler]:
