@@ -1,5 +1,4 @@
 """What passes between the parts of a cell: the engine's errors, and values without behaviour.
-
 All instants are aware datetimes in UTC; durations are milliseconds unless a name says else.
 Import them from `cells.ports`, where the protocols are that speak in them.
 """
@@ -33,8 +32,7 @@ class NotOwner(Terminal):
 
 
 class LeaseLost(Retryable):
-    """The lease of the writing host, or of the cell, has ended: nothing was written. The host
-    must stop acting until it holds a new one."""
+    """The lease of the writing host or cell has ended: nothing was written, the host must stop."""
 
 
 class Conflict(Exception):
