@@ -120,7 +120,7 @@ class TargetTested(Document):
     status: int | None
     error: str | None
     latency_ms: int | None
-    body: str | None
+    body: str | None = None  # where the key may see payloads
 
 
 # --- many jobs ---------------------------------------------------------------------------

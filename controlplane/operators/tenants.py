@@ -23,7 +23,7 @@ from controlplane.operators.models import SupportVisit
 from controlplane.operators.pages import act, operator_page, page
 from controlplane.operators.support import VISIT_MINUTES, begin_visit, payload_grant
 from controlplane.tenants.actions.tenants import resume_tenant, set_quotas, suspend_tenant
-from controlplane.tenants.models import Quota, Tenant, TenantState
+from controlplane.tenants.models import ApiKey, Quota, Tenant, TenantState, User
 
 _PAGE = 50
 
@@ -125,11 +125,30 @@ def one_tenant(request: HttpRequest, slug: str) -> HttpResponse:
         quotas=[(name, name.replace("_", " "), getattr(tenant.quota, name)) for name in Quota.NAMES],
         members=tenant.memberships.select_related("user").order_by("id")[:50],
         visits=SupportVisit.objects.select_related("operator").filter(tenant=tenant).order_by("-id")[:10],
-        events=AuditEvent.objects.filter(tenant_id=tenant.id).order_by("-id")[:15],
+        events=_events(tenant),
         open_visit=open_visit,
         grant=payload_grant(tenant.id),
         minutes=VISIT_MINUTES,
     )
+
+
+def _events(tenant: Tenant) -> list[AuditEvent]:
+    """The latest of a tenant's audit log, with `who`: people and keys by their names."""
+    events = list(AuditEvent.objects.filter(tenant_id=tenant.id).order_by("-id")[:15])
+    people = [id_ for event in events if (id_ := _person(event.actor)) is not None]
+    keys = [event.actor.removeprefix("key:") for event in events if event.actor.startswith("key:")]
+    names = {user.actor_name: user.email for user in User.objects.filter(pk__in=people)}
+    names |= {f"key:{key.id}": f"key “{key.name}”" for key in ApiKey.objects.filter(pk__in=keys)}
+    for event in events:
+        event.who = names.get(event.actor, event.actor)  # type: ignore[attr-defined]
+    return events
+
+
+def _person(actor: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(actor.removeprefix("user:")) if actor.startswith("user:") else None
+    except ValueError:
+        return None
 
 
 @operator_page("POST")

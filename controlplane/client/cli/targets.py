@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
+from controlplane.client.bulk_calls import TargetTested
 from controlplane.client.cli import tables
 from controlplane.client.cli.job_options import Limit, Payload, Version, Yes
 from controlplane.client.cli.reading import payload_of, read_text, seconds_of
-from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents
-from controlplane.client.documents import Run, Target
-from controlplane.client.waiting import pauses
+from controlplane.client.cli.session import BAD_OUTCOME, Session, command, documents
+from controlplane.client.documents import Target
 from controlplane.client.wire import without_none
 
 app = typer.Typer(no_args_is_help=True, help="Targets: the places that jobs call.")
 
 TargetId = Annotated[str, typer.Argument(metavar="TARGET", help="Its id: tgt_…")]
-_TEST_TAG = "clockhouse-test-call"
 
 
 @command(app, "list")
@@ -132,34 +131,25 @@ def call_once(
     path: Annotated[str | None, typer.Option("--path", help="Below the base URL.")] = None,
     method: Annotated[str | None, typer.Option(help="POST, if absent.")] = None,
     payload: Payload = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 60.0,
+    timeout: Annotated[int, typer.Option(min=1, max=30, help="Seconds that the target has.")] = 10,
 ) -> None:
-    """Call a target once, as a job would: signed, from where jobs run. Exit status 1 unless it succeeds."""
-    body: dict[str, Any] = {
-        "schedule": {"type": "NOW"},
-        "target": without_none(target_id=target, path=path, method=method),
-        "name": f"test call of {target}",
-        "tags": [_TEST_TAG],
-        "retry_policy": {"max_attempts": 1, "initial_backoff_seconds": 0, "max_backoff_seconds": 0},
-        **payload_of(payload),
-    }
+    """Call a target once, signed as jobs' calls are; it is no run. Exit status 1 unless it answers 2xx."""
+    asked = without_none(path=path, method=method, timeout_seconds=timeout, **payload_of(payload))
     with session.progress(f"Calling {target} …"):
-        job = session.client.jobs.create(body)
-        run = _first_run(session, job.job_id, timeout)
-    session.answer(run.raw, lambda: tables.run_card(run, session.now))
-    if not run.succeeded:
+        tested = session.client.targets.test(target, **asked)
+    session.answer(tested.raw, lambda: _tested(tested))
+    if not tested.ok:
         raise typer.Exit(BAD_OUTCOME)
 
 
-def _first_run(session: Session, job_id: str, timeout: float) -> Run:
-    deadline = time.monotonic() + timeout
-    for pause in pauses():
-        if found := session.client.runs.page(job_id=job_id, limit=1).items:
-            return session.client.runs.wait(found[0].run_id, timeout=max(0.0, deadline - time.monotonic()))
-        if time.monotonic() + pause > deadline:
-            raise Wrong(f"{job_id} has no run after {timeout:g} s; `clockhouse jobs get {job_id}` tells more")
-        time.sleep(pause)
-    raise AssertionError("pauses never end")
+def _tested(tested: TargetTested) -> str:
+    answer = f"HTTP {tested.status}" if tested.status is not None else tested.error or "no answer"
+    said = "[green]answered[/green]" if tested.ok else "[red]failed[/red]"
+    lines = [
+        f"{tested.method} {escape(str(tested.url))}",
+        f"{said}: {escape(answer)} in {tested.latency_ms} ms",
+    ]
+    return "\n".join([*lines, *([escape(tested.body)] if tested.body else [])])
 
 
 def _with_secret(session: Session, target: Target, document: dict[str, Any]) -> None:

@@ -8,9 +8,10 @@ from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
 
-from controlplane.actors import service
+from controlplane.actors import Actor, service
 from controlplane.events.models import AuditEvent
 from controlplane.tenants.actions.api_keys import create_api_key
+from controlplane.tenants.actions.tenants import set_quotas
 from controlplane.tenants.models import ApiKey, Tenant, User
 from controlplane.topology.models import Cell
 from tests.component.controlplane.factories import MembershipFactory, TenantFactory
@@ -85,6 +86,24 @@ def test_actions_are_use_cases(client: Client) -> None:
     operator = User.objects.get(email="op@example.com")
     done = AuditEvent.objects.filter(actor=operator.actor_name).values_list("action", flat=True)
     assert set(done) == {"tenant.suspend", "tenant.resume", "api_key.revoke", "cell.set_state"}
+
+
+def test_a_tenants_page_names_people_and_keys(client: Client) -> None:
+    member = MembershipFactory(role="owner")
+    tenant = member.tenant
+    key = create_api_key(
+        tenant_id=tenant.id, name="deploys", scopes=["jobs:read"], actor=service("t"), reason=""
+    ).key
+    names = (member.user.actor_name, f"key:{key.pk}", "user:nobody", "service:beat")
+    for number, name in enumerate(names, start=1000):
+        actor = Actor(name=name, operator=True, owner=True)
+        set_quotas(tenant_id=tenant.id, quotas={"pending_timers": number}, actor=actor, reason="r")
+    page = client.get(reverse("operators:tenant", args=[tenant.slug])).content.decode()
+    for who in (member.user.email, "key “deploys”", "user:nobody", "service:beat"):
+        assert f">{who}</span>" in page
+    assert f">{member.user.actor_name}<" not in page
+    listed = client.get(reverse("operators:tenants")).content.decode()
+    assert 'data-label="Cost this month"' in listed
 
 
 def test_nothing_is_edited_by_form(client: Client) -> None:
