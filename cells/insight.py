@@ -12,7 +12,7 @@ from cells.domain.herd import Alike
 from cells.domain.ids import RunKey
 from cells.domain.job import Priority
 from cells.domain.run import RunState
-from cells.records import RunRow
+from cells.records import Member, RunRow
 
 #: Runs that a page of a list looks at, at most, for those that fit its filters.
 RUNS_LOOKED_AT = 20_000
@@ -142,12 +142,21 @@ class InsightStore(Protocol):
         """Open dead letters, newest first."""
         ...
 
+    async def wake_parked(self, *, host_id: int) -> Sequence[Member]:
+        """Make runs due that wait for a place of a concurrency key although there is one: after a
+        holder's death, or when a limit was raised. Looks at a bounded number of keys, going around."""
+        ...
+
     async def dlq_groups(
         self, tenant_id: uuid.UUID, *, limit: int, looks: int = LETTERS_GROUPED
     ) -> tuple[Sequence[dict[str, object]], bool]:
         """The newest `looks` open dead letters by fingerprint, biggest group first: fingerprint, target_id,
         http_status, error (of the newest), count, first_failed_at, last_failed_at. And whether there are
         more letters than these, or more groups."""
+        ...
+
+    async def callbacks_of(self, tenant_id: uuid.UUID, key: RunKey) -> Sequence[RunRow]:
+        """The callbacks about a run, those of its latest series first."""
         ...
 
     async def dead_letters_of(self, tenant_id: uuid.UUID, key: RunKey) -> Sequence[Mapping[str, Any]]:

@@ -51,15 +51,13 @@ from cells.records import (
     QuotaExceeded,
     Retryable,
     RunRow,
-    SealedSecret,
-    TargetRow,
     TenantConfig,
     TenantPlacement,
     Terminal,
-    TrialOutcome,
     Vitals,
 )
 from cells.scheduling import SchedulingStore
+from cells.target_records import SealedSecret, TargetRow, TrialOutcome
 from cells.workflow_ports import WorkflowStore
 
 __all__ = [

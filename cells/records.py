@@ -12,6 +12,7 @@ from datetime import datetime
 
 import msgspec
 
+from cells.domain.callbacks import Notify
 from cells.domain.claiming import Skip
 from cells.domain.ids import RunKey, run_id
 from cells.domain.job import JobDefinition, JobState
@@ -78,6 +79,7 @@ class TenantConfig(msgspec.Struct, frozen=True, kw_only=True):
     default_window_seconds: int = 300  # recurring jobs
     default_once_window_seconds: int = 60
     default_region_policy: str = "HOME_ASYNC"
+    paused: bool = False  # by its own people: nothing of it is claimed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,6 +277,8 @@ class Completion:
     priority: int = 2
     shard: int = 0
     series: int = 1
+    concurrency_key: str | None = None  # whose place it held
+    notify: Notify | None = None  # None: the job tells nobody
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -330,52 +334,6 @@ class RunRow:
 
 
 # --- targets -----------------------------------------------------------------------------
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TargetRow:
-    """A registered target. `auth` holds nothing secret."""
-
-    tenant_id: uuid.UUID
-    target_id: str
-    state: str  # PENDING | APPROVED | DISABLED | GONE
-    version: int
-    base_url: str
-    owner_team: str | None
-    description: str | None
-    max_concurrency: int
-    initial_concurrency: int
-    latency_slo_ms: int
-    auth: dict[str, object]
-    settings: dict[str, object]
-    created_by: str
-    created_at: datetime
-    updated_at: datetime
-    approved_by: str | None
-    approved_at: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SealedSecret:
-    """One generation of a target's secret, encrypted with the installation key."""
-
-    generation: int
-    purpose: str  # SIGNING | CREDENTIAL
-    sealed: bytes
-    created_at: datetime
-    expires_at: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrialOutcome:
-    """What came of a test call. Without a status there was no answer, and `error` says why."""
-
-    url: str
-    status: int | None
-    error: str | None
-    body: str | None  # its beginning
-    latency_ms: int
-
-
-# --- the journal -------------------------------------------------------------------------
 class JournalBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one committed transaction did (JSON in `journal.body`). Ids are uuid hex.
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from cells.api import building, documents, idempotency, scheduling, shapes
 from cells.api.batch_models import BATCH_LIMIT, BatchIn
+from cells.api.callbacks import with_callbacks
 from cells.api.models import JobIn
 from cells.api.problems import Problem, body_fault, invalid, key_reused, malformed, of_exception
 from cells.api.reading import Fields, object_fields, read_model, take_payload
@@ -127,7 +128,9 @@ class _Batch:
             job_id = idempotency.job_id_for(call.tenant_id, _CREATE, key, raw)
         job = building.new_job(
             job_id=job_id,
-            definition=building.to_definition(given, schedule, target, call.tenant.config),
+            definition=await with_callbacks(
+                call, given, building.to_definition(given, schedule, target, call.tenant.config)
+            ),
             payload=payload,
             config=call.tenant.config,
             now=self._now,

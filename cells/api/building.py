@@ -147,6 +147,8 @@ def to_definition(
         overlap_policy=given.overlap_policy,
         region_policy=policy,
         delivery=given.delivery,
+        concurrency_key=given.concurrency_key,
+        max_concurrent=given.max_concurrent or 1,
     )
 
 

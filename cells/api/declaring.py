@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from cells.api import building, documents, scheduling, shapes
+from cells.api.callbacks import with_callbacks
 from cells.api.finding import check_version
 from cells.api.job_changes import requeue, set_state
 from cells.api.jobs import read_document
@@ -127,7 +128,7 @@ async def _created(call: Call, given: JobIn, payload: bytes | None) -> Response:
     target = await building.resolve_target(call, given.target, given.headers)
     job = building.new_job(
         job_id=services.fresh_id(),
-        definition=building.to_definition(given, schedule, target, config),
+        definition=await with_callbacks(call, given, building.to_definition(given, schedule, target, config)),
         payload=payload,
         config=config,
         now=now,
@@ -180,7 +181,8 @@ async def _wanted(call: Call, row: JobRow, given: JobIn) -> JobDefinition:
     target = await building.resolve_target(call, given.target, given.headers)
     schedule = await _schedule(call, old.schedule, given)
     config = call.tenant.config
-    return building.to_definition(given, schedule, target, config, region_policy=old.region_policy)
+    definition = building.to_definition(given, schedule, target, config, region_policy=old.region_policy)
+    return await with_callbacks(call, given, definition)
 
 
 async def _schedule(call: Call, old: Schedule, given: JobIn) -> Schedule:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from cells.domain import ids
+from cells.domain.callbacks import ordinal_told_of
 from cells.domain.job import (
     STATUS,
     Dialect,
@@ -25,7 +26,7 @@ from cells.domain.job import (
     TargetRef,
     TargetType,
 )
-from cells.domain.run import TERMINAL, Attempt
+from cells.domain.run import NEVER, TERMINAL, Attempt, RunKind
 from cells.domain.schedule import to_local
 from cells.ports import JobRow, RunRow, TargetRow
 
@@ -91,7 +92,15 @@ def definition_document(definition: JobDefinition) -> Document:
         "overlap_policy": definition.overlap_policy,
         "region_policy": definition.region_policy,
         "delivery": definition.delivery,
+        "concurrency_key": definition.concurrency_key,
+        "max_concurrent": definition.max_concurrent if definition.concurrency_key is not None else None,
+        "on_success": _callback(definition.on_success),
+        "on_failure": _callback(definition.on_failure),
     }
+
+
+def _callback(target: TargetRef | None) -> Document | None:
+    return None if target is None else {"target_id": target.target_id, "path": target.path}
 
 
 def job_target_document(target: TargetRef) -> Document:
@@ -177,6 +186,8 @@ def run_document(row: RunRow, *, bodies_shown: bool) -> Document:
         "run_id": run_id,
         "job_id": job_text(row.key.parent_id),
         "scheduled_for": instant(row.key.scheduled_for),
+        "kind": RunKind(row.kind).name,
+        "callback_of": callback_of(row),
         "state": row.state,
         "outcome": row.state if row.state in TERMINAL else None,
         "attempt": row.attempt,
@@ -198,10 +209,30 @@ def run_document(row: RunRow, *, bodies_shown: bool) -> Document:
         "heartbeat_at": instant(row.heartbeat_at),
         "lease_expires_at": instant(row.lease_expires_at),
         **({"progress": raw(row.progress)} if bodies_shown else {}),
-        "next_attempt_at": instant(row.timer_at),
+        "next_attempt_at": instant(row.timer_at) if row.timer_at != NEVER else None,
         "attempts": [_attempt(attempt, bodies_shown=bodies_shown) for attempt in row.attempts],
         "idempotency_key": run_id,
         "where_the_time_went": time_split(row),
+    }
+
+
+def callback_of(row: RunRow) -> str | None:
+    """The run that a callback tells of."""
+    if row.kind != RunKind.CALLBACK:
+        return None
+    about = msgspec.structs.replace(row.key, ordinal=ordinal_told_of(row.key.ordinal))
+    return ids.run_id(about)
+
+
+def callback_document(row: RunRow) -> Document:
+    """A callback, where the run is shown that it tells of."""
+    return {
+        "run_id": ids.run_id(row.key),
+        "target_id": row.target_id,
+        "state": row.state,
+        "attempt": row.attempt,
+        "http_status": row.http_status,
+        "finished_at": instant(row.finished_at),
     }
 
 

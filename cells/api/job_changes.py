@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from cells.api import building, documents, idempotency, scheduling, shapes
+from cells.api.callbacks import with_callbacks
 from cells.api.finding import JobId, check_version, found_job, job_id_of
 from cells.api.models import JobIn, JobPatch, TriggerIn
 from cells.api.problems import Problem, body_fault, conflict, invalid, of_exception
@@ -99,9 +100,10 @@ async def _edited(call: Call, row: JobRow, patch: Fields) -> NewJob:
         raise invalid([body_fault("/region_policy", "is fixed for the job's life")])
     target = await building.resolve_target(call, given.target, given.headers)
     config = call.tenant.config
+    definition = building.to_definition(given, schedule, target, config, region_policy=old.region_policy)
     return building.new_job(
         job_id=row.job_id,
-        definition=building.to_definition(given, schedule, target, config, region_policy=old.region_policy),
+        definition=await with_callbacks(call, given, definition),
         payload=payload,
         config=config,
         now=now,
@@ -121,6 +123,9 @@ def _merged(row: JobRow, patch: Fields) -> Fields:
     }
     if row.payload is not None:
         base["payload"] = msgspec.Raw(row.payload)
+    for name in ("on_success", "on_failure"):
+        if "url" in _object(patch.get(name)):
+            base.pop(name, None)
     given_schedule, given_target = _object(patch.get("schedule")), _object(patch.get("target"))
     if given_schedule.get("type", row.definition.schedule.type.value) != row.definition.schedule.type.value:
         base.pop("schedule")  # the fields of another type would be unknown ones

@@ -12,6 +12,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from cells.api import building, documents, idempotency, pagination, scheduling, shapes
+from cells.api.callbacks import with_callbacks
 from cells.api.finding import JobId, found_job, job_id_of
 from cells.api.models import JobIn
 from cells.api.problems import key_reused
@@ -60,7 +61,7 @@ async def create_job(call: Call, body: JobIn) -> Response:
     config = call.tenant.config
     job = building.new_job(
         job_id=job_id,
-        definition=building.to_definition(body, schedule, target, config),
+        definition=await with_callbacks(call, body, building.to_definition(body, schedule, target, config)),
         payload=call.payload,
         config=config,
         now=now,

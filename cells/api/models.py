@@ -141,6 +141,23 @@ class HttpTargetIn(Body):
         return self
 
 
+class CallbackIn(Body):
+    """A target that is told how a run ended: a registered one and a path below it, or a `url` that lies
+    under one."""
+
+    target_id: TargetId | None = None
+    url: Annotated[str, StringConstraints(max_length=3072), AfterValidator(job_url)] | None = None
+    path: Annotated[str, AfterValidator(job_path)] | None = None
+
+    @model_validator(mode="after")
+    def _one_address(self) -> CallbackIn:
+        if (self.target_id is None) == (self.url is None):
+            raise PydanticCustomError("target", "needs either target_id or url")
+        if self.url is not None and self.path is not None:
+            raise PydanticCustomError("target", "takes a path only beside target_id; it is part of url")
+        return self
+
+
 class TaskQueueTargetIn(Body):
     """A queue that workers of yours poll."""
 
@@ -255,6 +272,18 @@ class JobIn(Body):
         description="Create it PAUSED: nothing runs before it is resumed. A job that is there already stays "
         "as it is.",
     )
+    concurrency_key: Name | None = Field(
+        default=None,
+        description="Of all runs of the tenant's jobs with this key, at most `max_concurrent` are under way; "
+        "the others wait, the oldest due first.",
+    )
+    max_concurrent: int | None = Field(
+        default=None, ge=1, le=10_000, description="With a concurrency_key; 1, if absent."
+    )
+    on_success: CallbackIn | None = Field(default=None, description="Told when a run has succeeded.")
+    on_failure: CallbackIn | None = Field(
+        default=None, description="Told when a run has failed for good, or nobody knows how it ended."
+    )
 
     @field_validator("headers")
     @classmethod
@@ -269,6 +298,14 @@ class JobIn(Body):
         if len(set(tags)) < len(tags):
             raise PydanticCustomError("tags", "holds a tag twice")
         return tags
+
+    @model_validator(mode="after")
+    def _keyed(self) -> JobIn:
+        if self.max_concurrent is not None and self.concurrency_key is None:
+            raise PydanticCustomError(
+                "keyed", "means something only with a concurrency_key", {"at": "max_concurrent"}
+            )
+        return self
 
     @model_validator(mode="after")
     def _strict(self) -> JobIn:
@@ -300,6 +337,10 @@ class JobPatch(Body):
     overlap_policy: OverlapPolicy | None = None
     region_policy: str | None = Field(default=None, description="Fixed for the job's life.")
     delivery: Delivery | None = None
+    concurrency_key: Name | None = None
+    max_concurrent: int | None = Field(default=None, ge=1, le=10_000)
+    on_success: dict[str, JsonValue] | None = None
+    on_failure: dict[str, JsonValue] | None = None
 
 
 class TriggerIn(Body):

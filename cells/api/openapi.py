@@ -33,6 +33,8 @@ _MEANING = {
 _TAGS = {
     "Jobs": "What to call, and when.",
     "Schedules": "Trying a schedule out.",
+    "Calendars": "Dates on which jobs do not run.",
+    "Backfills": "Occurrences of the past that are to run after all.",
     "Runs": "What was called, and what came of it.",
     "Task queues": "What workers of yours poll.",
     "Workers": "What workers say of the runs they hold.",

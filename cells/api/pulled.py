@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from cells.domain.callbacks import Notify
 from cells.domain.job import Delivery
 from cells.domain.outcome import fingerprint
 from cells.domain.retry import next_attempt
@@ -108,6 +109,8 @@ def ending_completion(run: PulledRun, ending: Ending, *, finished_ms: int, rand:
         first_attempt_lag_ms=claim.claimed_ms - claim.due_ms if claim.attempt == 1 else None,
         region_policy=definition.region_policy,
         priority=claim.priority,
+        concurrency_key=definition.concurrency_key,
+        notify=Notify.of(definition, claim.version, claim.due_ms),
         shard=claim.shard,
         series=claim.series,
     )

@@ -18,7 +18,7 @@ from cells.api.target_limits import waiting_document
 from cells.contract import Scope
 from cells.domain import ids
 from cells.domain.ids import RunKey
-from cells.domain.run import TERMINAL, RunState, run_generation
+from cells.domain.run import TERMINAL, RunKind, RunState, run_generation
 from cells.ports import Conflict, Member, RunFilter, RunRow, Terminal
 
 routes = Routes("Runs")
@@ -132,6 +132,10 @@ async def read_run(call: Call, run_id: RunId) -> Response:
     if row.state in (RunState.DUE, RunState.RETRY_WAIT) and row.timer_at is not None and row.timer_at <= now:
         waiting = await waiting_document(call.services.queue, _member(call, row), now)
     document = documents.run_document(row, bodies_shown=call.may(Scope.PAYLOADS_READ))
+    callbacks = (
+        await call.services.store.callbacks_of(call.tenant_id, row.key) if row.kind == RunKind.JOB else []
+    )
+    document["callbacks"] = [documents.callback_document(callback) for callback in callbacks]
     return answer(document | {"waiting": waiting})
 
 

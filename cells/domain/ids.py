@@ -112,15 +112,15 @@ class RunKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
     parent_id: uuid.UUID  # the job (or workflow) it belongs to
     scheduled_for: datetime  # whole seconds, UTC
-    ordinal: int = 0  # 0: the occurrence itself; above: triggers
+    ordinal: int = 0  # 0: the occurrence itself; above: triggers; below: callbacks
 
     def __str__(self) -> str:
         return run_id(self)
 
 
 def run_id(key: RunKey) -> str:
-    """`job_...:2026-09-28T00:00:00Z`, with `:<ordinal>` for a run started by hand; `wr_...:...` of a
-    workflow's activity.
+    """`job_...:2026-09-28T00:00:00Z`, with `:<ordinal>` for a run started by hand (above 0) and for a
+    callback (below 0); `wr_...:...` of a workflow's activity.
 
     A job's is also the idempotency key that the target sees.
     """
@@ -142,9 +142,11 @@ def parse_run_id(text: str) -> RunKey | None:
         return None
     ordinal = 0
     if tail:
-        digits = tail[1:]
-        if tail[0] != ":" or not digits.isdigit() or digits[0] == "0" or len(digits) > 9:
+        digits = tail[1:].removeprefix("-")
+        if tail[0] != ":" or not digits.isdigit() or digits[0] == "0" or len(digits) > 10:
             return None
-        ordinal = int(digits)
+        ordinal = int(tail[1:])
+        if not -(2**31) <= ordinal < 2**31:
+            return None
     key = RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal)
     return key if run_id(key) == text else None

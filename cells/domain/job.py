@@ -192,3 +192,7 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     region_policy: str = "HOME_ASYNC"
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     activity: Activity | None = None  # of a run that is a step of a workflow
+    concurrency_key: str | None = None  # at most `max_concurrent` runs of the tenant's jobs with it
+    max_concurrent: int = 1
+    on_success: TargetRef | None = None  # told when a run has succeeded
+    on_failure: TargetRef | None = None  # told when a run is FAILED or UNKNOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -12,6 +13,7 @@ class RunKind(enum.IntEnum):
 
     JOB = 0  # an occurrence (or a manual trigger) of a job
     ACTIVITY = 1  # a step of a workflow
+    CALLBACK = 2  # tells somebody how a run of a job ended
 
 
 class RunState(enum.StrEnum):
@@ -66,6 +68,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_in_ms: int | None = None  # what was waited before the next attempt
 
 
+#: The timer of a run that waits for something else than a time (for a place of its concurrency key).
+NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 #: Bodies of answers are cut here (bytes).
 BODY_LIMIT = 4096
 #: A run whose executors died this often is poison: it goes to the DLQ with that reason.

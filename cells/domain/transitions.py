@@ -39,6 +39,7 @@ R = RunState
 RUN_TRANSITIONS: tuple[Transition[RunState], ...] = (
     _run("trigger", [None], R.DUE, "started by hand or ad hoc, due at once"),
     _run("buffer", [None], R.DUE, "waits for the occurrence before it to end"),
+    _run("park", [None, R.READY], R.DUE, "waits for a place of its concurrency key"),
     _run("backfill", [None, R.SKIPPED], R.DUE, "an occurrence of the past that is to run after all"),
     _run("offer", [None, R.DUE, R.RETRY_WAIT], R.READY, "may be polled by a pull worker"),
     _run("claim", [None, R.DUE, R.READY, R.RETRY_WAIT], R.RUNNING, "epoch + 1, leased to its claimer"),

@@ -55,6 +55,8 @@ class Reaper:
                     full = await self._reap()
                     await self._reap_pulled()
                     await self._tell_starved()
+                    if not full:
+                        await self._wake()
                 except (Retryable, Terminal) as fault:
                     log.warning("cannot reap", fault=str(fault)[:200])
             if full:
@@ -64,6 +66,10 @@ class Reaper:
                     await stop.wait()
             except TimeoutError:
                 continue
+
+    async def _wake(self) -> None:
+        """Places that nobody's end has given on."""
+        await self._onward.add(await self._store.wake_parked(host_id=self._host.host_id))
 
     async def _reap(self) -> bool:
         members = await self._store.reap(host_id=self._host.host_id, limit=_LIMIT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from cells.domain.callbacks import Notify
 from cells.domain.job import Delivery
 from cells.domain.outcome import CallError, classify, fingerprint
 from cells.domain.retry import next_attempt, parse_retry_after
@@ -119,6 +120,8 @@ def completion_of(
         priority=claim.priority,
         shard=claim.shard,
         series=claim.series,
+        concurrency_key=claim.definition.concurrency_key,
+        notify=Notify.of(claim.definition, claim.version, claim.due_ms),
     )
 
 

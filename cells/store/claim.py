@@ -19,6 +19,7 @@ from cells.domain.ids import RunKey
 from cells.domain.job import ScheduleType
 from cells.domain.schedule import ScheduleError
 from cells.ports import Claim, ClaimResult, Member
+from cells.store import callbacks, concurrency
 from cells.store.arrays import datetime_to_ms, from_datetime, to_ms
 from cells.store.base import StoreBase
 from cells.store.calendars import with_calendars
@@ -102,6 +103,7 @@ class Claims(StoreBase):
                 if careful:
                     stale += await _drop_existing(connection, batch)
                 await admit_overlaps(connection, batch)
+                await concurrency.admit(connection, batch)
                 await offers(connection, batch)
                 if not batch.empty():
                     async with connection.pipeline():
@@ -158,6 +160,8 @@ class Claims(StoreBase):
         if batch.updates:
             await run(connection, "claim_update_runs", batch.update_columns(host_id))
         await write_offers(connection, batch)
+        if batch.holding:
+            await concurrency.hold(connection, batch.holding)
         entry = Entry()
         for skip in batch.skips:
             m = skip.member
@@ -249,12 +253,15 @@ def _reclaim(member: Member, row: Row, now: datetime) -> Claim:
         stored,
         payload,
         made,
+        which,
         _,
     ) = row
     definition = decode_definition(stored)
     occurrence = NOW_ORDINAL if definition.schedule.type is ScheduleType.NOW else 0
     if trace is None and member.ordinal == occurrence:
         trace = made  # nobody asked for this run but whoever asked for the job
+    if which is not None:
+        definition = callbacks.as_job(definition, which)
     return Claim(
         tenant_id=member.tenant_id,
         key=RunKey(

@@ -86,11 +86,13 @@ class ClaimBatch:
         self.buffered: list[tuple[Insert, datetime]] = []  # wait for the one before; when to look
         self.put_off = 0  # buffered ones that went on waiting
         self.displaced: list[Cancelled] = []
+        self.holding: list[Claim] = []  # those that take a place of their concurrency key
+        self.parked = False  # some found no place, and were written as waiting
 
     def empty(self) -> bool:
         """Whether there is nothing to write."""
         written = (self.inserts, self.skips, self.advances, self.updates, self.offers, self.offered_again)
-        return not (any(written) or self.buffered or self.put_off)
+        return not (any(written) or self.buffered or self.put_off or self.parked)
 
     def claims(self) -> list[Claim]:
         """All that was won."""
@@ -100,14 +102,14 @@ class ClaimBatch:
         """For `claim_insert_runs`."""
         claims = [insert.claim for insert in self.inserts]
         return {
-            **_keys(claims),
+            **claim_keys(claims),
             "shards": int2s([c.shard for c in claims]),
             "priorities": int2s([c.priority for c in claims]),
             "versions": int4s([c.version for c in claims]),
             "dues": instants([insert.due for insert in self.inserts]),
             "targets": labels([c.definition.target.label for c in claims]),
             "once": bools([c.definition.delivery is Delivery.AT_MOST_ONCE for c in claims]),
-            "guards": int2s([c.definition.overlap_policy is not OverlapPolicy.ALLOW for c in claims]),
+            "guards": bools([is_guarded(c) for c in claims]),
             **self._holding(claims, host_id),
         }
 
@@ -129,7 +131,7 @@ class ClaimBatch:
     def update_columns(self, host_id: int) -> dict[str, object]:
         """For `claim_update_runs`."""
         return {
-            **_keys(self.updates),
+            **claim_keys(self.updates),
             "once": bools([c.definition.delivery is Delivery.AT_MOST_ONCE for c in self.updates]),
             **self._holding(self.updates, host_id),
         }
@@ -171,7 +173,13 @@ class ClaimBatch:
         }
 
 
-def _keys(claims: Sequence[Claim]) -> dict[str, object]:
+def is_guarded(claim: Claim) -> bool:
+    """Whether the next occurrence looks at this one before it begins."""
+    return claim.definition.overlap_policy is not OverlapPolicy.ALLOW
+
+
+def claim_keys(claims: Sequence[Claim]) -> dict[str, object]:
+    """The runs of claims."""
     return {
         "tenants": uuids([c.tenant_id for c in claims]),
         "parents": uuids([c.key.parent_id for c in claims]),

@@ -13,6 +13,7 @@ from cells.domain.ids import RunKey
 from cells.domain.outcome import fingerprint
 from cells.domain.run import POISON_DEATHS, RunState, run_generation
 from cells.ports import Applied, Claim, Completion, Member
+from cells.store import callbacks
 from cells.store.arrays import (
     due_to_ms,
     from_datetime,
@@ -28,6 +29,8 @@ from cells.store.arrays import (
     uuids,
 )
 from cells.store.base import StoreBase
+from cells.store.callbacks import Ended, ended, tell
+from cells.store.concurrency import Key, wake
 from cells.store.database import Connection, Row, fetch_all, run
 from cells.store.events import fingerprint_of, tell_dead
 from cells.store.journal import RELEASED, Entry, seconds
@@ -61,6 +64,8 @@ class Completions(StoreBase):
             entry = Entry()
             dead: list[tuple[Completion, Row]] = []
             awaited: list[tuple[uuid.UUID, uuid.UUID]] = []
+            over: list[Ended] = []
+            freed: list[Key] = []
             gone: dict[tuple[uuid.UUID, str], None] = {}
             for row in rows:
                 i, state, attempt, series, priority, shard, wakes = row
@@ -85,6 +90,10 @@ class Completions(StoreBase):
                 if c.started_ms is not None and c.target_id is not None:
                     ms = max(0, c.finished_ms - c.started_ms)
                     entry.called(c.tenant_id.hex, c.target_id, c.state, ms)
+                if c.concurrency_key is not None:
+                    freed.append((c.tenant_id, c.concurrency_key))
+                if c.notify is not None and (end := ended(c, row)) is not None:
+                    over.append(end)
                 if state == "RETRY_WAIT" and c.timer_at is not None:
                     retries.append(
                         Member(
@@ -109,6 +118,10 @@ class Completions(StoreBase):
                 await self._mark_gone(connection, list(gone), entry)
             if dead:
                 tell_dead(entry, [c for c, _ in dead], [row[1] for _, row in dead])
+            if over:
+                retries += await tell(connection, over)
+            if freed:
+                retries += await wake(connection, freed)
             async with connection.pipeline():
                 if dead:
                     await run(connection, "complete_dead", _dead(dead))
@@ -245,6 +258,7 @@ class Completions(StoreBase):
                     )
             if dead:
                 await run(connection, "complete_dead", _lost(dead))
+                members += await tell(connection, await callbacks.lost(connection, dead))
             await self._journal.append(connection, host_id, entry)
         return members
 

@@ -98,7 +98,8 @@ class Entry:
         """An attempt ended, or a waiting run was cancelled (`attempts=0`)."""
         self.finished.append((tenant, parent, scheduled_s, ordinal, epoch, state, lag_ms))
         counts = self._counts
-        if state in _TERMINAL and parent[12] != _WORKFLOW_RUN:
+        # Callbacks and the steps of workflows are not metered as runs.
+        if state in _TERMINAL and ordinal >= 0 and parent[12] != _WORKFLOW_RUN:
             counts[tenant, "job_runs", region_policy] += 1
         if attempts:
             counts[tenant, "run_attempts", region_policy] += attempts

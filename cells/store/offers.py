@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cells.domain.ids import RunKey
-from cells.domain.job import Delivery, OverlapPolicy
+from cells.domain.job import Delivery
 from cells.ports import Claim
 from cells.pulling import QueueId
 from cells.store.arrays import (
@@ -16,7 +16,7 @@ from cells.store.arrays import (
     labels,
     uuids,
 )
-from cells.store.claim_batch import ClaimBatch
+from cells.store.claim_batch import ClaimBatch, is_guarded
 from cells.store.database import Connection, run
 
 
@@ -44,7 +44,7 @@ async def write_offers(connection: Connection, batch: ClaimBatch) -> None:
                 "versions": int4s([c.version for c in claims]),
                 "dues": instants([offer.due for offer in batch.offers]),
                 "targets": labels([c.definition.target.label for c in claims]),
-                "guards": bools([c.definition.overlap_policy is not OverlapPolicy.ALLOW for c in claims]),
+                "guards": bools([is_guarded(c) for c in claims]),
             },
         )
     if batch.offered_again:

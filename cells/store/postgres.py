@@ -7,7 +7,9 @@ from typing import Self
 from cells.ports import Store, Terminal
 from cells.store.backfills import Backfills
 from cells.store.calendars import Calendars
+from cells.store.callbacks import Callbacks
 from cells.store.claim import Claims
+from cells.store.concurrency import Concurrency
 from cells.store.create import Creation
 from cells.store.database import Database, fetch_one, run
 from cells.store.due import DueWork
@@ -53,6 +55,8 @@ class PostgresStore(
     Claims,
     Pulls,
     TaskQueues,
+    Concurrency,
+    Callbacks,
     Runs,
     Targets,
     TargetLimits,

@@ -36,6 +36,7 @@ from cells.store.arrays import (
     uuids,
 )
 from cells.store.complete import Completions
+from cells.store.concurrency import admit_polled, hold
 from cells.store.database import Row, fetch_all, fetch_row, run
 from cells.store.definitions import decode_definition
 from cells.store.journal import RELEASED, Entry, seconds
@@ -43,6 +44,8 @@ from cells.store.journal import RELEASED, Entry, seconds
 _attempts = msgspec.json.Decoder(list[Attempt]).decode
 #: What one goodbye gives back at once; the rest is found by the reaper.
 _GOODBYE_LIMIT = 1000
+#: How often a poll looks behind tasks that are parked, before it waits like one that found none.
+_ROUNDS = 8
 
 
 class Pulls(Completions):
@@ -54,6 +57,20 @@ class Pulls(Completions):
         of_queue: defaultdict[QueueId, list[int]] = defaultdict(list)
         for n, poller in enumerate(pollers):
             of_queue[poller.tenant_id, poller.task_queue].append(n)
+        for _ in range(_ROUNDS):
+            # Others may be behind those that found no place of their concurrency key.
+            if await self._poll(pollers, of_queue, got, host_id) or any(got):
+                break
+        return got
+
+    async def _poll(
+        self,
+        pollers: Sequence[Poller],
+        of_queue: dict[QueueId, list[int]],
+        got: list[list[PulledTask]],
+        host_id: int,
+    ) -> bool:
+        """Fill `got`; whether this was all there is."""
         queues = list(of_queue)
         async with self._database.transaction() as connection:
             rows = await fetch_all(
@@ -66,27 +83,32 @@ class Pulls(Completions):
                 },
             )
             if not rows:
-                return got
-            found: defaultdict[int, list[Row]] = defaultdict(list)
-            for row in rows:
-                found[row[0] - 1].append(row)
+                return True
+            offered = [(row[0] - 1, _task(queues[row[0] - 1][0], row)) for row in rows]
+            holding, parked = await admit_polled(connection, [task.claim for _, task in offered])
+            found: defaultdict[int, list[PulledTask]] = defaultdict(list)
+            for place, task in offered:
+                if task.claim.key not in parked:
+                    found[place].append(task)
             tasks: list[PulledTask] = []
             workers: list[str] = []
             for place, ready in found.items():
-                ready.sort(key=lambda row: (row[8], row[10]))
+                ready.sort(key=lambda task: (task.claim.priority, task.claim.due_ms))
                 waiting = of_queue[queues[place]]
                 each = shares([pollers[n].count for n in waiting], len(ready))
                 # One after the other, so that each gets its part of what is due first.
                 turns = sorted(
                     (turn, n) for n, count in zip(waiting, each, strict=True) for turn in range(count)
                 )
-                for (_, n), row in zip(turns, ready, strict=True):
-                    task = _task(queues[place][0], row)
+                for (_, n), task in zip(turns, ready, strict=True):
                     got[n].append(task)
                     tasks.append(task)
                     workers.append(pollers[n].worker_id)
             async with connection.pipeline():
-                await run(connection, "pull_take", {**_taken(tasks, workers), "now": rows[0][-1]})
+                if tasks:
+                    await run(connection, "pull_take", {**_taken(tasks, workers), "now": rows[0][-1]})
+                if holding:
+                    await hold(connection, holding)
                 entry = Entry()
                 for task in tasks:
                     c = task.claim
@@ -94,7 +116,7 @@ class Pulls(Completions):
                     entry.claimed.append((c.tenant_id.hex, c.key.parent_id.hex, at, c.key.ordinal, c.epoch))
                 await self._journal.append(connection, host_id, entry)
                 await connection.commit()
-        return got
+        return not parked
 
     async def give_back(self, held: Sequence[Held], *, host_id: int) -> Sequence[QueueId | None]:
         """See `pulling.PullStore.give_back`."""

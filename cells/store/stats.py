@@ -52,11 +52,13 @@ def fold(rows: Sequence[Row]) -> dict[tuple[str, datetime], _Minute]:
     minutes: dict[tuple[str, datetime], _Minute] = {}
     for _, minute, stored in rows:
         body = _decode(stored)
-        for tenant, *_ in body.claimed:
+        for tenant, _, _, ordinal, _ in body.claimed:
+            if ordinal < 0:  # a callback
+                continue
             minutes.setdefault((tenant, minute), _Minute()).counts["started"] += 1
-        for tenant, _, _, _, _, state, lag in body.finished:
+        for tenant, _, _, ordinal, _, state, lag in body.finished:
             column = _COLUMN.get(state)
-            if column is None:
+            if column is None or ordinal < 0:
                 continue
             found = minutes.setdefault((tenant, minute), _Minute())
             found.counts[column] += 1

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from cells.ports import Member
 
 #: tenant, parent, scheduled_for, ordinal, generation, class and kind, shard
-_PACKED = struct.Struct(">16s16sqIIBB")
+_PACKED = struct.Struct(">16s16sqiIBB")
 #: what `pop.lua` answers per member: the packed member, due and released (epoch ms)
-_POPPED = struct.Struct(">16s16sqIIBBdd")
+_POPPED = struct.Struct(">16s16sqiIBBdd")
 PACKED_SIZE = _PACKED.size
 _RUN = 0x10  # set in the class byte when the member is a run's timer, not a job's
 

@@ -59,6 +59,13 @@ class JobTaskQueueTarget(Shape):
 JobTarget: TypeAlias = Annotated[JobHttpTarget | JobTaskQueueTarget, Field(discriminator="type")]
 
 
+class Callback(Shape):
+    """A target that is told how a run ended."""
+
+    target_id: str
+    path: str
+
+
 class RetryPolicy(Shape):
     """Exponential backoff with full jitter."""
 
@@ -99,6 +106,10 @@ class Job(JobStatus):
     overlap_policy: OverlapPolicy
     region_policy: str
     delivery: Delivery
+    concurrency_key: str | None
+    max_concurrent: int | None
+    on_success: Callback | None
+    on_failure: Callback | None
     created_at: datetime
     updated_at: datetime
 

@@ -40,12 +40,25 @@ class TimeSplit(Shape):
     run_ms: int | None = Field(description="The call.")
 
 
+class RunCallback(Shape):
+    """A run that tells a target how another one ended."""
+
+    run_id: str
+    target_id: str | None
+    state: RunState
+    attempt: int
+    http_status: int | None
+    finished_at: datetime | None
+
+
 class Run(Shape):
     """The execution of one occurrence."""
 
     run_id: str
     job_id: str
     scheduled_for: datetime
+    kind: Literal["JOB", "ACTIVITY", "CALLBACK"]
+    callback_of: str | None = Field(description="CALLBACK: the run whose end it tells of.")
     state: RunState
     outcome: RunState | None = Field(description="The state, once it is final.")
     attempt: int
@@ -71,6 +84,9 @@ class Run(Shape):
     attempts: list[Attempt]
     idempotency_key: str
     where_the_time_went: TimeSplit
+    callbacks: list[RunCallback] | None = Field(
+        None, description="Where a run is read: who was told how it ended, the latest series first."
+    )
 
 
 class RunRead(Run):

@@ -5,11 +5,11 @@ FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(versions)s::int[]) WITH ORD
 JOIN job_versions v USING (tenant_id, job_id, version);
 
 -- name: claim_lock_jobs
--- Locks the due jobs that still are what the members say and whose tenants are active here;
--- passes over those that somebody else holds.
+-- Locks the due jobs that still are what the members say and whose tenants are active here and
+-- not paused; passes over those that somebody else holds.
 SELECT w.i::int, j.version, j.due_at, j.offset_ms, j.priority, j.shard, t.ownership_epoch, j.delay_ms, clock_timestamp()
 FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(instants)s::timestamptz[]) WITH ORDINALITY AS w (tenant_id, job_id, scheduled_for, i)
-JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE'
+JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE' AND NOT t.paused
 JOIN jobs j ON j.tenant_id = w.tenant_id AND j.job_id = w.job_id
 WHERE j.state = 'ACTIVE' AND j.next_run_at = w.scheduled_for AND j.due_at <= clock_timestamp()
 FOR NO KEY UPDATE OF j SKIP LOCKED;
@@ -19,10 +19,10 @@ FOR NO KEY UPDATE OF j SKIP LOCKED;
 -- send; passes over those that somebody else holds.
 SELECT w.i::int, r.version, r.epoch, r.series, r.attempt, r.priority, r.shard, r.due_at, r.traceparent,
        t.ownership_epoch, coalesce(r.spec, v.definition), coalesce(r.input, v.payload), v.traceparent,
-       clock_timestamp()
+       r.callback, clock_timestamp()
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[])
      WITH ORDINALITY AS w (tenant_id, parent_id, scheduled_for, ordinal, i)
-JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE'
+JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE' AND NOT t.paused
 JOIN runs r ON r.tenant_id = w.tenant_id AND r.parent_id = w.parent_id
            AND r.scheduled_for = w.scheduled_for AND r.ordinal = w.ordinal
 LEFT JOIN job_versions v ON r.spec IS NULL
@@ -35,11 +35,11 @@ FOR NO KEY UPDATE OF r SKIP LOCKED;
 INSERT INTO runs (tenant_id, parent_id, scheduled_for, ordinal, state, shard, priority, version, epoch, attempt,
                   host_id, lease_expires_at, due_at, released_at, claimed_at, target_id, at_most_once, guarded)
 SELECT tenant_id, parent_id, scheduled_for, ordinal, 'RUNNING', shard, priority, version, epoch, 1,
-       %(host)s, lease_until, due_at, released_at, %(now)s, target_id, at_most_once, guarded <> 0
+       %(host)s, lease_until, due_at, released_at, %(now)s, target_id, at_most_once, guarded
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
             %(shards)s::smallint[], %(priorities)s::smallint[], %(versions)s::int[], %(epochs)s::bigint[],
             %(leases)s::timestamptz[], %(dues)s::timestamptz[], %(released)s::timestamptz[], %(targets)s::text[],
-            %(once)s::boolean[], %(guards)s::smallint[])
+            %(once)s::boolean[], %(guards)s::boolean[])
      AS c (tenant_id, parent_id, scheduled_for, ordinal, shard, priority, version, epoch, lease_until, due_at,
            released_at, target_id, at_most_once, guarded);
 
@@ -101,4 +101,4 @@ FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[
 JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE'
 JOIN runs r ON r.tenant_id = w.tenant_id AND r.parent_id = w.parent_id
            AND r.scheduled_for = w.scheduled_for AND r.ordinal = w.ordinal
-WHERE r.state IN ('DUE', 'RETRY_WAIT');
+WHERE r.state IN ('DUE', 'RETRY_WAIT') AND r.timer_at < now() + interval '1 day';

@@ -51,7 +51,7 @@ FROM (SELECT scheduled_for, state, claimed_at, attempts, skipped,
              CASE WHEN attempt = 1 THEN greatest(date_part('epoch', started_at - due_at) * 1000, 0) END AS lag_ms,
              greatest(date_part('epoch', finished_at - started_at) * 1000, 0) AS call_ms
       FROM runs
-      WHERE tenant_id = %(tenant)s AND parent_id = %(job)s
+      WHERE tenant_id = %(tenant)s AND parent_id = %(job)s AND kind <> 2
         AND scheduled_for >= %(since)s AND scheduled_for < %(until)s
       ORDER BY scheduled_for DESC LIMIT %(most)s) AS r
 GROUP BY GROUPING SETS ((date_trunc('minute', scheduled_for, 'UTC')), ())

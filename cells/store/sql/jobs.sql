@@ -119,7 +119,7 @@ UPDATE runs SET
     reason = CASE WHEN state = 'RUNNING' THEN reason ELSE 'job cancelled' END,
     cancel_requested = cancel_requested OR state = 'RUNNING',
     timer_at = NULL
-WHERE tenant_id = %(tenant)s AND parent_id = %(job)s
+WHERE tenant_id = %(tenant)s AND parent_id = %(job)s AND kind <> 2
   AND (state IN ('DUE', 'READY', 'RETRY_WAIT') OR (state = 'RUNNING' AND NOT cancel_requested))
 RETURNING scheduled_for, ordinal, epoch, state;
 
@@ -183,7 +183,7 @@ FROM (SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, 
         AND (%(after_at)s::timestamptz IS NULL
              OR (scheduled_for, parent_id, ordinal) < (%(after_at)s, %(after_parent)s::uuid, %(after_ordinal)s::int))
       ORDER BY scheduled_for DESC, parent_id DESC, ordinal DESC LIMIT %(looks)s) AS looked
-WHERE (%(states)s::text[] IS NULL OR state = ANY(%(states)s::text[]))
+WHERE kind <> 2 AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s::text[]))
   AND (%(target)s::text IS NULL OR target_id = %(target)s)
   AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
   AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)
@@ -216,7 +216,7 @@ FROM (SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, 
         AND scheduled_for < coalesce(%(until)s::timestamptz, 'infinity')
         AND (%(after_at)s::timestamptz IS NULL OR (scheduled_for, ordinal) < (%(after_at)s, %(after_ordinal)s::int))
       ORDER BY scheduled_for DESC, ordinal DESC LIMIT %(looks)s) AS looked
-WHERE (%(states)s::text[] IS NULL OR state = ANY(%(states)s::text[]))
+WHERE kind <> 2 AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s::text[]))
   AND (%(target)s::text IS NULL OR target_id = %(target)s)
   AND (%(due_from)s::timestamptz IS NULL OR due_at >= %(due_from)s)
   AND (%(due_until)s::timestamptz IS NULL OR due_at < %(due_until)s)

@@ -1,10 +1,10 @@
 -- name: overlap_active
 -- Which jobs (tenant_id, job), locked in this transaction, have an occurrence under way or waiting for
 -- one, and whether one is buffered.
-SELECT w.i::int, bool_or(r.state = 'DUE')
+SELECT w.i::int, bool_or(r.state = 'DUE' AND r.reason = 'overlap')
 FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[]) WITH ORDINALITY AS w (tenant_id, job_id, i)
 JOIN runs r ON r.tenant_id = w.tenant_id AND r.parent_id = w.job_id AND r.guarded AND r.finished_at IS NULL
-           AND r.ordinal = 0 AND (r.state <> 'DUE' OR r.reason = 'overlap')
+           AND r.ordinal = 0 AND (r.state <> 'DUE' OR r.reason IN ('overlap', 'concurrency'))
 GROUP BY w.i;
 
 -- name: overlap_insert_buffered
@@ -26,7 +26,7 @@ FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[
 WHERE b.tenant_id = c.tenant_id AND b.parent_id = c.parent_id AND b.scheduled_for = c.scheduled_for
   AND b.ordinal = c.ordinal AND b.state = 'DUE' AND b.reason = 'overlap'
   AND EXISTS (SELECT FROM runs r WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id AND r.guarded
-              AND r.finished_at IS NULL AND r.ordinal = 0 AND r.state <> 'DUE')
+              AND r.finished_at IS NULL AND r.ordinal = 0 AND (r.state <> 'DUE' OR r.reason = 'concurrency'))
 RETURNING c.i::int;
 
 -- name: overlap_displace
@@ -36,7 +36,7 @@ WITH earlier AS (
     SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal
     FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[]) AS w (tenant_id, job_id)
     JOIN runs r ON r.tenant_id = w.tenant_id AND r.parent_id = w.job_id AND r.guarded AND r.finished_at IS NULL
-               AND r.ordinal = 0 AND (r.state <> 'DUE' OR r.reason = 'overlap')
+               AND r.ordinal = 0 AND (r.state <> 'DUE' OR r.reason IN ('overlap', 'concurrency'))
     FOR NO KEY UPDATE OF r SKIP LOCKED
 )
 UPDATE runs r SET

@@ -24,13 +24,14 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
 
 -- name: pull_lock
 -- The first READY tasks of some queues (tenant_id, task_queue, how many), by class and then by due time,
--- locked, where the tenant is active here and the queue not paused; those that somebody else holds are
+-- locked, where the tenant is active here and neither it nor the queue
+-- is paused; those that somebody else holds are
 -- passed over.
 SELECT q.i::int, r.parent_id, r.scheduled_for, r.ordinal, r.version, r.epoch, r.series, r.attempt, r.priority, r.shard,
        r.due_at, r.released_at, r.traceparent, t.ownership_epoch, coalesce(r.spec, v.definition), coalesce(r.input, v.payload),
        clock_timestamp()
 FROM unnest(%(tenants)s::uuid[], %(queues)s::text[], %(counts)s::int[]) WITH ORDINALITY AS q (tenant_id, task_queue, wanted, i)
-JOIN tenants t ON t.tenant_id = q.tenant_id AND t.state = 'ACTIVE'
+JOIN tenants t ON t.tenant_id = q.tenant_id AND t.state = 'ACTIVE' AND NOT t.paused
 CROSS JOIN LATERAL (
     SELECT r.* FROM runs r
     WHERE r.tenant_id = q.tenant_id AND r.task_queue = q.task_queue AND r.state = 'READY'

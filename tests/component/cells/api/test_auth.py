@@ -42,7 +42,13 @@ async def furnished(cell: Cell) -> dict[str, str]:
     now = datetime.now(UTC)
     stretch = {"from": (now - timedelta(hours=3)).isoformat(), "until": now.isoformat()}
     backfill = await cell.api.ok("POST", f"/v1/jobs/{hourly['job_id']}:backfill", stretch, status=202)
+    queue = {"type": "TASK_QUEUE", "task_queue": "ledger"}
+    pulled = await cell.api.ok("POST", "/v1/jobs", {"schedule": {"type": "NOW"}, "target": queue}, status=201)
+    task = await cell.api.ok("POST", f"/v1/jobs/{pulled['job_id']}:trigger", status=201)
+    await cell.claim_members([waiting_run(task["run_id"], cell.api.tenant)])
     return {
+        "task": task["run_id"],
+        "queue": "ledger",
         "target": target["target_id"],
         "job": job["job_id"],
         "run": run["run_id"],
@@ -128,6 +134,22 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
     ("DELETE", "/v1/targets/{target}", None, Scope.JOBS_WRITE),
     ("POST", "/v1/targets/{target}:approve", None, Scope.TARGETS_APPROVE),
     ("POST", "/v1/targets/{target}:rotate-secret", {}, Scope.TARGETS_APPROVE),
+    ("GET", "/v1/task-queues", None, Scope.JOBS_READ),
+    ("GET", "/v1/task-queues/{queue}", None, Scope.JOBS_READ),
+    ("POST", "/v1/task-queues/{queue}:pause", None, Scope.JOBS_WRITE),
+    ("POST", "/v1/task-queues/{queue}:resume", None, Scope.JOBS_WRITE),
+    ("POST", "/v1/task-queues/{queue}/tasks:poll", {"worker_id": "w", "wait_seconds": 0}, Scope.WORKERS),
+    ("POST", "/v1/task-queues/{queue}/workers:leave", {"worker_id": "w"}, Scope.WORKERS),
+    ("POST", "/v1/runs/{task}:heartbeat", {"epoch": 1}, Scope.WORKERS),
+    ("POST", "/v1/runs/{task}:complete", {"epoch": 1, "outcome": "SUCCEEDED"}, Scope.WORKERS),
+    ("POST", "/v1/runs/{task}:release", {"epoch": 1}, Scope.WORKERS),
+    ("POST", "/v1/runs:heartbeat", {"items": [{"run_id": "job_x", "epoch": 1}]}, Scope.WORKERS),
+    (
+        "POST",
+        "/v1/runs:complete",
+        {"items": [{"run_id": "job_x", "epoch": 1, "outcome": "SUCCEEDED"}]},
+        Scope.WORKERS,
+    ),
 ]
 
 
@@ -135,6 +157,8 @@ async def test_the_list_of_routes_is_complete(api: Api) -> None:
     known = {(route[0], route[1]) for route in ROUTES}
     for path, operations in (await api.get("/v1/openapi.json"))["paths"].items():
         path = path.replace("_id}", "}")
+        if path.startswith("/v1/runs/{run}:") and not path.endswith(":cancel"):
+            path = path.replace("{run}", "{task}")
         for method in operations:
             assert (method.upper(), path) in known
 
@@ -164,7 +188,10 @@ async def test_nobody_sees_or_changes_what_is_somebody_elses(running: Cell) -> N
     await running.place(stranger.tenant)
     before = await snapshot(running.api)
     for method, path, body, _ in ROUTES:
-        if "{" in path and method != "PUT":  # a key is free for every tenant
+        if "{task}" in path:  # whose run it is nobody is told: it is not this worker's
+            answer = await stranger.send(method, path.format(**named), body)
+            assert answer.json()["code"] in ("NOT_FOUND", "EPOCH_SUPERSEDED")
+        elif "{" in path and method != "PUT" and "{queue}/" not in path:  # names are free for every tenant
             await stranger.problem(method, path.format(**named), body, status=404, code="NOT_FOUND")
     problem = await stranger.problem(
         "POST",

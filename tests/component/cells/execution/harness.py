@@ -210,6 +210,7 @@ class Cell:
         retry_policy: RetryPolicy = FAST_RETRIES,
         headers: dict[str, str] | None = None,
         priority: Priority = Priority.DEFAULT,
+        **more: Any,
     ) -> RunKey:
         """A job that is due now; the key its run will have."""
         now_ms = self.clock.now_ms()
@@ -226,6 +227,7 @@ class Cell:
                 retry_policy=retry_policy,
                 headers=headers or {},
                 priority=priority,
+                **more,
             ),
             payload=payload,
             shard=shard_of(job_id),

@@ -32,6 +32,7 @@ SCHEMA = (ROOT / "cells/store/migrations/0001_cell.sql").read_text()
 RUN_MOVES = {
     "trigger": {None},
     "buffer": {None},
+    "park": {None, "READY"},
     "backfill": {None, "SKIPPED"},
     "offer": {None, "DUE", "RETRY_WAIT"},
     "claim": {None, "DUE", "READY", "RETRY_WAIT"},
