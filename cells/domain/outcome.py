@@ -58,6 +58,10 @@ def normalise_error(error: str) -> str:
     return _SPACE.sub(" ", text).strip()[:200]
 
 
+#: What stands for the error in the fingerprint of a run that ended because its holder died, by its state.
+HOLDER_DIED = {"FAILED": "poison", "UNKNOWN": "unknown"}
+
+
 def fingerprint(target_id: str | None, status: int | None, error: str | None) -> str:
     """Equal for failures that have the same cause as far as we can see: target, status and
     normalised error. 16 hex digits."""

@@ -10,7 +10,7 @@ import msgspec
 
 from cells.domain import ids
 from cells.domain.ids import RunKey
-from cells.domain.outcome import fingerprint
+from cells.domain.outcome import HOLDER_DIED, fingerprint
 from cells.domain.run import POISON_DEATHS, RunState, run_generation
 from cells.ports import Applied, Claim, Completion, Member
 from cells.store import callbacks
@@ -332,7 +332,7 @@ def _lost(rows: Sequence[Row]) -> dict[str, object]:
         "instants": instants([from_datetime(row[2]) for row in rows]),
         "ordinals": int4s([row[3] for row in rows]),
         "series": int4s([row[6] for row in rows]),
-        "fingerprints": texts([fingerprint(row[11] or "", None, _LOST[row[4]][0].lower()) for row in rows]),
+        "fingerprints": texts([fingerprint(row[11] or "", None, HOLDER_DIED[row[4]]) for row in rows]),
         "reasons": texts([_LOST[row[4]][0] for row in rows]),
         "targets": texts([row[11] for row in rows]),
         "statuses": int2s([None for _ in rows]),

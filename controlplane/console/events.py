@@ -15,7 +15,7 @@ from controlplane.console.visit import Visit, tenant_page
 from controlplane.tenants.models import Membership
 
 #: The beginnings of types that can be asked for.
-KINDS = ("job", "run", "target", "operation", "quota")
+KINDS = ("job", "run", "target", "task_queue", "operation", "quota")
 _SHORT = 8
 
 

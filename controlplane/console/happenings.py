@@ -30,6 +30,17 @@ _TARGETS = {
     "target.tested": ("mute", "was called once, to try it"),
     "target.secret_rotated": ("mute", "has a new secret"),
 }
+_QUEUES = {
+    "task_queue.paused": ("wait", "was paused: nothing of it is handed out"),
+    "task_queue.resumed": ("mute", "hands out tasks again"),
+    "task_queue.no_worker": ("bad", "has tasks that wait, and nobody polls it"),
+    "task_queue.recovered": ("good", "is polled again"),
+}
+_SILENT = {
+    "HOLDING": ("bad", "fell silent together, which is mostly no fault of theirs: {} left to them for now"),
+    "RECOVERING": ("wait", "are still silent: {} taken back, the oldest first"),
+    "FLOWING": ("good", "are heard again, all but {}"),
+}
 _OPERATIONS = {
     "operation.started": ("live", "began"),
     "operation.ended": ("good", "is done"),
@@ -77,6 +88,15 @@ def _said(kind: str, subject: str, data: Mapping[str, Any]) -> tuple[str, str, s
     if kind in _TARGETS:
         look, what = _TARGETS[kind]
         return look, subject, what, "" if kind == "target.deleted" else "target", subject
+    if kind in _QUEUES:
+        look, what = _QUEUES[kind]
+        return look, subject, what, "queue", subject
+    if kind == "task_queue.workers_silent" and data.get("mode") in _SILENT:
+        look, what = _SILENT[data["mode"]]
+        tasks = counted(count, "task")
+        is_are = "is" if count == 1 else "are"
+        said = what.format(tasks if data["mode"] == "FLOWING" else f"{tasks} {is_are}")
+        return look, f"Workers of {subject}", said, "queue", subject
     if kind in _OPERATIONS:
         look, what = _OPERATIONS[kind]
         action = _ACTIONS.get(str(data.get("action")), "Changing")

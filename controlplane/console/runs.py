@@ -12,7 +12,8 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
-from cells.domain.outcome import fingerprint
+from cells.domain.job import QUEUE_LABEL
+from cells.domain.outcome import HOLDER_DIED, fingerprint
 from cells.domain.run import TERMINAL, RunState
 from controlplane.console.axis import SCALES, build, scale_for
 from controlplane.console.cells_client import CellAway, Refused, path
@@ -101,9 +102,10 @@ def _run(visit: Visit, run_id: str) -> dict[str, Any]:
     if scale not in SCALES:
         age = visit.now - scheduled
         scale = scale_for([visit.now + age], visit.now, now_at=1 - _NOW_AT)
-    last = run["attempts"][-1] if run["attempts"] else {}
+    dead = run["state"] in ("FAILED", "UNKNOWN")
     return {
         "run": run,
+        "pulled": _is_pulled(run),
         "job": job,
         "label": label(job),
         "done": run["state"] in TERMINAL,
@@ -111,14 +113,25 @@ def _run(visit: Visit, run_id: str) -> dict[str, Any]:
         "waterfall": waterfall(run, visit.now),
         "attempts": [_attempt(run, job, attempt) for attempt in run["attempts"]],
         "cancellable": visit.may_write and run["state"] in _CANCELLABLE,
-        "again": visit.may_trigger and run["state"] == "FAILED" and job["status"] != "CANCELLED",
-        "fingerprint": fingerprint(run["target_id"] or "", run["http_status"], last.get("error"))
-        if run["state"] == "FAILED"
-        else None,
+        "again": visit.may_trigger and dead and job["status"] != "CANCELLED",
+        "fingerprint": _fingerprint(run) if dead else None,
         "axis": build(
             now=visit.now, scale=scale, zone=visit.zone, bars=run_bars(visit, [run]), now_at=_NOW_AT
         ),
     }
+
+
+def _fingerprint(run: Mapping[str, Any]) -> str:
+    """The way it failed, as the dead letters are grouped."""
+    last = run["attempts"][-1] if run["attempts"] else {}
+    lost = last.get("outcome") == "LOST"
+    error = HOLDER_DIED[run["state"]] if lost else last.get("error")
+    return fingerprint(run["target_id"] or "", None if lost else run["http_status"], error)
+
+
+def _is_pulled(run: Mapping[str, Any]) -> bool:
+    """Whether a worker polls for it; then nothing is called."""
+    return str(run["target_id"] or "").startswith(QUEUE_LABEL)
 
 
 def _attempt(run: Mapping[str, Any], job: Mapping[str, Any], attempt: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +149,8 @@ def _attempt(run: Mapping[str, Any], job: Mapping[str, Any], attempt: Mapping[st
     over = attempt["outcome"] == "RETRYABLE" and attempt["retry_in_ms"] is None
     outcome = "TERMINAL" if over else attempt["outcome"]
     own = (job.get("headers") or {}) if job["version"] == run["version"] else {}
-    more = {"sent": headers if started else {}, "own": own, "answer": readable(attempt.get("body"))}
+    called = started and not _is_pulled(run)
+    more = {"sent": headers if called else {}, "own": own, "answer": readable(attempt.get("body"))}
     return {**attempt, "outcome": outcome, **more}
 
 

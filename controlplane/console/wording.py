@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cells.domain.job import QUEUE_LABEL
+
 #: state -> (word, look, sign). Looks differ in colour, signs in shape.
 STATES: dict[str, tuple[str, str, str]] = {
     "SUCCEEDED": ("Succeeded", "good", "●"),
@@ -27,6 +29,9 @@ STATES: dict[str, tuple[str, str, str]] = {
     "PENDING": ("Waits for approval", "wait", "◔"),
     "DISABLED": ("Disabled", "mute", "○"),
     "GONE": ("Gone (410)", "bad", "✕"),
+    "NO_WORKER": ("No worker", "bad", "✕"),
+    "IDLE": ("Idle", "mute", "○"),
+    "OK": ("Working", "good", "●"),
     "RETRYABLE": ("Failed, retried", "wait", "↻"),
     "TERMINAL": ("Failed", "bad", "✕"),
     "LOST": ("Lost with its host", "wait", "?"),
@@ -37,7 +42,7 @@ PARTS: dict[str, tuple[str, str]] = {
     "window": ("Window", "spread on purpose, inside the dispatch window"),
     "retries": ("Retries", "earlier attempts and the waits between them"),
     "quota": ("Quota", "waited for your runs per second"),
-    "queue": ("Queue", "waited for an executor"),
+    "queue": ("Queue", "waited for an executor or a worker"),
     "slot": ("Slot", "waited for a slot at the target"),
     "run": ("Call", "the call itself"),
 }
@@ -102,6 +107,23 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+#: Tasks of a queue are counted up to here.
+TASKS_COUNTED = 10_000
+
+
+def limited(tasks: int) -> str:
+    """`1 task`, `10,000+ tasks`: a number of tasks that a cell counted to its limit."""
+    return f"{tasks:,}+ tasks" if tasks >= TASKS_COUNTED else counted(tasks, "task")
+
+
+def readable_value(value: object, *, limit: int) -> str | None:
+    """A small JSON value in one line, cut at so many characters; None for nothing."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def schedule(document: Mapping[str, Any]) -> tuple[str, str]:
     """A schedule in words: (what, where)."""
     kind = document.get("type")
@@ -159,9 +181,14 @@ def main_delay(split: Mapping[str, Any] | None) -> str:
     return name if waits[name] > 0 else ""
 
 
+def target_page(label: str) -> tuple[str, str]:
+    """The page that shows what a target's label means, and its argument: `queue:<name>` is no target."""
+    return ("queue", label.removeprefix(QUEUE_LABEL)) if label.startswith(QUEUE_LABEL) else ("target", label)
+
+
 def target_label(target: Mapping[str, Any]) -> str:
     """What a job's target is called where targets are listed: its id, or `queue:<name>`."""
-    return f"queue:{target['task_queue']}" if "task_queue" in target else str(target["target_id"])
+    return f"{QUEUE_LABEL}{target['task_queue']}" if "task_queue" in target else str(target["target_id"])
 
 
 def target_text(target: Mapping[str, Any]) -> str:

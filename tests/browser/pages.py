@@ -59,6 +59,9 @@ PAGES: dict[str, tuple[Role, str]] = {
     "console:target": ("owner", _T + "targets/{target_id}/"),
     "console:target-edit": ("owner", _T + "targets/{target_id}/edit"),
     "console:target-action": ("owner", _T + "targets/{target_id}/rotate"),
+    "console:queues": ("owner", _T + "queues/"),
+    "console:queue": ("owner", _T + "queues/{queue}/"),
+    "console:queue-action": ("owner", _T + "queues/{queue}/pause"),
     "console:usage": ("owner", _T + "usage"),
     # its settings and help
     "console:start": ("owner", _T + "start"),
@@ -87,7 +90,8 @@ PARTS = frozenset(
     {
         "console:overview-live", "console:herd-part", "console:events-part", "console:activity-live",
         "console:job-preview", "console:job-live",
-        "console:run-live", "console:target-live", "console:operation-live", "console:operation-stop",
+        "console:run-live", "console:target-live", "console:queues-live", "console:queue-live",
+        "console:operation-live", "console:operation-stop",
         "console:selection-new", "console:selection", "console:operation", "console:run-cancel",
         "console:support-end", "console:support-grant", "console:leave", "console:invitation-action",
         "mfa_deactivate_totp", "mfa_view_recovery_codes", "mfa_generate_recovery_codes",

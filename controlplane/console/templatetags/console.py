@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from django import template
 from django.template import Context
+from django.urls import NoReverseMatch
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -95,6 +96,19 @@ def verdict(name: str, look: str) -> SafeString:
     )
 
 
+@register.simple_tag(takes_context=True)
+def target_link(context: Context, label: object) -> SafeString | str:
+    """A target's label, leading to the page of the target or task queue that it names."""
+    if not label:
+        return "–"
+    page, key = wording.target_page(str(label))
+    try:
+        href = context["visit"].url(page, key)
+    except NoReverseMatch:
+        return format_html("<code>{}</code>", label)
+    return format_html('<a class="plain" href="{}"><code>{}</code></a>', href, label)
+
+
 @register.filter
 def look(value: object) -> str:
     """The look of a state: good, bad, wait, live, mute."""
@@ -107,6 +121,12 @@ def number(value: Any) -> str:
     if value is None or value == "":
         return "–"
     return f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else str(value)
+
+
+@register.filter
+def tasks(value: int) -> str:
+    """A number of tasks that a cell counted to its limit; `+` at the limit."""
+    return f"{number(value)}{'+' if value >= wording.TASKS_COUNTED else ''}"
 
 
 @register.filter

@@ -185,6 +185,42 @@ OPERATION = {
     "finished_at": None,
     "stopped_by": None,
 }
+QUEUE: dict[str, Any] = {
+    "task_queue": "ledger.v2",
+    "state": "NO_WORKER",
+    "reason": "No worker has polled this queue for 7 minutes.",
+    "backlog": 10_000,
+    "oldest_due_at": "2026-11-30T06:20:00Z",
+    "leases": 1,
+    "workers": 0,
+    "last_polled_at": "2026-11-30T06:30:00Z",
+    "paused_at": None,
+    "created_at": "2026-11-30T06:00:00Z",
+}
+QUEUE_READ = {
+    **QUEUE,
+    "seen": [
+        {
+            "worker_id": "w-<1>",
+            "first_seen_at": "2026-11-30T06:10:00Z",
+            "last_seen_at": "2026-11-30T06:30:00Z",
+            "left_at": "2026-11-30T06:30:00Z",
+            "leases": 1,
+        }
+    ],
+    "held": [
+        {
+            "run_id": RUN_ID,
+            "job_id": JOB_ID,
+            "worker_id": "w-<1>",
+            "attempt": 1,
+            "claimed_at": "2026-11-30T06:29:00Z",
+            "heartbeat_at": None,
+            "lease_expires_at": "2026-11-30T06:31:00Z",
+            "progress": {"rows": 7},
+        }
+    ],
+}
 EVENT = {
     "event_id": "evt_1_1",
     "type": "job.paused",
@@ -283,6 +319,8 @@ class Cell:
             f"GET /v1/jobs/{JOB_ID}": JOB,
             f"GET /v1/jobs/{JOB_ID}/occurrences": LEDGER,
             "GET /v1/targets/tgt_echo": TARGET,
+            "GET /v1/task-queues": {"items": [QUEUE], "next_cursor": None},
+            "GET /v1/task-queues/ledger.v2": QUEUE_READ,
             "POST /v1/selections": SELECTION,
             "GET /v1/selections/sel_1": SELECTION,
             "POST /v1/selections/sel_1:apply": OPERATION,
