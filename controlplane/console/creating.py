@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from zoneinfo import available_timezones
 
@@ -10,6 +11,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
+from cells.domain.job import ONE_REGION
 from controlplane.console.axis import Due, build, scale_for
 from controlplane.console.cells_client import CellAway, Refused, path
 from controlplane.console.job_changes import fields_of
@@ -92,6 +94,13 @@ def preview(visit: Visit, form: JobForm) -> dict[str, Any]:
     }
 
 
+def _one_region(visit: Visit, form: JobForm, job: Mapping[str, Any] | None) -> bool:
+    """Whether the job is bound to one region; only then it may be delivered at most once."""
+    if job is not None:
+        return job.get("region_policy") in ONE_REGION
+    return (form.values.get("region_policy") or visit.tenant.default_region_policy) in ONE_REGION
+
+
 def form_page(visit: Visit, form: JobForm, status: int = 200, **more: Any) -> HttpResponse:
     """The page with a job's form, new or edited."""
     context: dict[str, Any] = {
@@ -101,17 +110,20 @@ def form_page(visit: Visit, form: JobForm, status: int = 200, **more: Any) -> Ht
         "kinds": (("CRON", "Cron"), ("RATE", "Every …"), ("ONCE", "Once"), ("NOW", "Now")),
         "units": (("1", "seconds"), ("60", "minutes"), ("3600", "hours"), ("86400", "days")),
         "methods": ("POST", "GET", "PUT", "PATCH", "DELETE"),
+        "target_kinds": (("HTTP", "Clockhouse calls a target"), ("TASK_QUEUE", "A worker fetches it")),
+        "one_region": _one_region(visit, form, more.get("job")),
         "priorities": ("CRITICAL", "HIGH", "DEFAULT", "LOW"),
     }
     try:
         context["targets"] = visit.cell.get("/v1/targets", state="APPROVED", limit=200)["items"]
+        context["queues"] = visit.cell.get("/v1/task-queues")["items"]
         shown = JobForm(values=form.values, token="")
         context |= preview(visit, shown)
     except CellAway as away:
         if status == 200:
             raise
         context["away"] = str(away)
+    # A job may name a target that was disabled since, or one beyond the first two hundred.
     if all(target["target_id"] != form.values.get("target_id") for target in context.get("targets", ())):
-        # A job may name a target that was disabled since, or one beyond the first two hundred.
         context["other_target"] = form.values.get("target_id")
     return visit.page("console/jobs/form.html", status=status, **context, **more)

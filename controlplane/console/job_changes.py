@@ -14,6 +14,7 @@ from controlplane.console.job_form import DEFAULTS, FIELDS, JobForm
 from controlplane.console.wording import parse
 
 _UNITS = (86400, 3600, 60, 1)
+_TARGET = ("target_id", "method", "path", "timeout_seconds", "task_queue", "lease_seconds")
 #: A value that no document holds.
 _ABSENT: Any = object()
 
@@ -23,13 +24,15 @@ def fields_of(job: Mapping[str, Any]) -> dict[str, str]:
     schedule, target, retry = job["schedule"], job["target"], job["retry_policy"]
     found: dict[str, Any] = {
         **DEFAULTS,
-        **{name: job.get(name) for name in ("name", "key", "priority", "misfire_policy")},
+        **{name: job.get(name) for name in ("name", "key", "priority", "misfire_policy", "region_policy")},
+        "delivery": job.get("delivery") or DEFAULTS["delivery"],
         "kind": schedule["type"],
         "tags": ", ".join(job.get("tags") or ()),
         "headers": "\n".join(f"{name}: {value}" for name, value in (job.get("headers") or {}).items()),
         "payload": "" if job.get("payload") is None else _pretty(job["payload"]),
         "dispatch_window_seconds": job.get("dispatch_window_seconds"),
-        **{name: target.get(name) for name in ("target_id", "method", "path", "timeout_seconds")},
+        "target_kind": "TASK_QUEUE" if "task_queue" in target else "HTTP",
+        **{name: target[name] for name in _TARGET if name in target},
         **{name: _plain(retry[name]) for name in retry if name in FIELDS},
         "time_zone": schedule.get("time_zone") or "UTC",
     }
@@ -86,7 +89,7 @@ def _said(form: JobForm) -> dict[str, str]:
     """Each field that counts, in one way of writing it."""
     body = form.body()
     flat: dict[str, Any] = {**body, **body["target"], **body["retry_policy"], **body["schedule"]}
-    flat["kind"] = flat.pop("type")
+    flat |= {"kind": body["schedule"]["type"], "target_kind": body["target"]["type"]}
     flat["every"] = flat.pop("every_seconds", None)
     flat |= {f"dst_{name}": value for name, value in (flat.pop("dst", None) or {}).items()}
     flat["payload"] = _pretty(msgspec.json.decode(body["payload"])) if body.get("payload") else None
@@ -106,6 +109,8 @@ def patch_of(saved: JobForm, typed: JobForm, *, payload_hidden: bool) -> dict[st
     patch = merge_patch(before, after)
     if "schedule" in patch and before["schedule"]["type"] != after["schedule"]["type"]:
         patch["schedule"] = after["schedule"]
+    if "target" in patch and before["target"]["type"] != after["target"]["type"]:
+        patch["target"] = after["target"]
     if payloads[1] is None and (payload_hidden or payloads[0] is None):
         return patch
     old, new = (_ABSENT if raw is None else json.loads(bytes(raw)) for raw in payloads)

@@ -19,8 +19,11 @@ DEFAULTS: dict[str, str] = {
     "cron": "0 9 * * 1-5",
     "every": "15",
     "every_unit": "60",
+    "target_kind": "HTTP",
     "method": "POST",
     "timeout_seconds": "30",
+    "lease_seconds": "60",
+    "delivery": "AT_LEAST_ONCE",
     "dst_gap": "SHIFT",
     "dst_overlap": "FIRST",
     "priority": "DEFAULT",
@@ -32,9 +35,10 @@ DEFAULTS: dict[str, str] = {
 #: Every field, in the order of the form.
 FIELDS = (
     *("name", "kind", "cron", "every", "every_unit", "run_at", "time_zone", "start_at", "end_at"),
-    *("dst_gap", "dst_overlap", "target_id", "method", "path", "timeout_seconds", "payload", "headers"),
+    *("dst_gap", "dst_overlap", "target_kind", "target_id", "method", "path", "timeout_seconds"),
+    *("task_queue", "lease_seconds", "payload", "headers"),
     *("max_attempts", "initial_backoff_seconds", "max_backoff_seconds", "priority"),
-    *("dispatch_window_seconds", "misfire_policy", "tags", "key"),
+    *("dispatch_window_seconds", "misfire_policy", "delivery", "region_policy", "tags", "key"),
 )
 #: Where a pointer of the API is shown. The longest beginning counts.
 _PLACES: dict[str, str] = {
@@ -49,6 +53,9 @@ _PLACES: dict[str, str] = {
     "/schedule/dst": "dst_gap",
     "/schedule/dst/overlap": "dst_overlap",
     "/target": "target_id",
+    "/target/type": "target_kind",
+    "/target/task_queue": "task_queue",
+    "/target/lease_seconds": "lease_seconds",
     "/target/path": "path",
     "/target/method": "method",
     "/target/timeout_seconds": "timeout_seconds",
@@ -63,6 +70,8 @@ _PLACES: dict[str, str] = {
     "/retry_policy/initial_backoff_seconds": "initial_backoff_seconds",
     "/retry_policy/max_backoff_seconds": "max_backoff_seconds",
     "/misfire_policy": "misfire_policy",
+    "/delivery": "delivery",
+    "/region_policy": "region_policy",
 }
 SCHEDULE_FIELDS = ("cron", "time_zone", "every", "run_at", "start_at", "end_at", "dst_gap", "dst_overlap")
 #: What a browser's field for local times sends; it leaves out seconds that are none.
@@ -114,34 +123,45 @@ class JobForm:
                     made[name] = _instant(at, "Z")
         return made
 
-    def body(self) -> dict[str, Any]:
-        """The API's body; faults of what cannot even be sent are noted."""
+    def target(self) -> dict[str, Any]:
+        """The API's `target`."""
         value = self.values.get
-        target: dict[str, Any] = {
+        if value("target_kind") == "TASK_QUEUE":
+            queue, lease = value("task_queue", ""), _number(value("lease_seconds", ""))
+            return {"type": "TASK_QUEUE", "task_queue": queue, "lease_seconds": lease}
+        made: dict[str, Any] = {
+            "type": "HTTP",
             "target_id": value("target_id", ""),
             "method": value("method", "POST"),
             "timeout_seconds": _number(value("timeout_seconds", "")),
         }
         if path := value("path", ""):
-            target["path"] = path
+            made["path"] = path
+        return made
+
+    def body(self) -> dict[str, Any]:
+        """The API's body; faults of what cannot even be sent are noted."""
+        value = self.values.get
         made: dict[str, Any] = {
             "schedule": self.schedule(),
-            "target": target,
+            "target": self.target(),
             "priority": value("priority", "DEFAULT"),
             "misfire_policy": value("misfire_policy", "RUN_ONCE"),
+            "delivery": value("delivery") or "AT_LEAST_ONCE",
             "retry_policy": {
                 name: _number(value(name, ""))
                 for name in ("max_attempts", "initial_backoff_seconds", "max_backoff_seconds")
             },
         }
-        for name in ("name", "key"):
+        for name in ("name", "key", "region_policy"):
             if text := value(name, ""):
                 made[name] = text
         if tags := [tag.strip() for tag in value("tags", "").split(",") if tag.strip()]:
             made["tags"] = tags
         if window := value("dispatch_window_seconds", ""):
             made["dispatch_window_seconds"] = _number(window)
-        if headers := self._headers():
+        # A worker is handed no headers.
+        if value("target_kind") != "TASK_QUEUE" and (headers := self._headers()):
             made["headers"] = headers
         if payload := value("payload", ""):
             made["payload"] = self._payload(payload)

@@ -319,6 +319,7 @@ class Cell:
             f"GET /v1/jobs/{JOB_ID}": JOB,
             f"GET /v1/jobs/{JOB_ID}/occurrences": LEDGER,
             "GET /v1/targets/tgt_echo": TARGET,
+            "GET /v1/targets/tgt_echo/health": {"latency_slo_ms": 2000, "limit": None, "drill": None},
             "GET /v1/task-queues": {"items": [QUEUE], "next_cursor": None},
             "GET /v1/task-queues/ledger.v2": QUEUE_READ,
             "POST /v1/selections": SELECTION,

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from controlplane.console.job_changes import fields_of
+from controlplane.console.job_form import DEFAULTS
 from tests.component.controlplane.console.cell import (
     JOB,
     JOB_ID,
@@ -138,3 +140,57 @@ def test_a_pulled_run_shows_its_worker_and_how_far_it_is(cell: Cell, owner: Sign
 def test_queues_whose_names_are_words_of_addresses(cell: Cell, owner: Signed) -> None:
     cell.answers["GET /v1/task-queues/live"] = (200, {**QUEUE, "task_queue": "live", "seen": [], "held": []})
     assert "<html" in shown(owner, "/queues/live/")
+
+
+# --- jobs for queues -----------------------------------------------------------------------------
+def test_a_job_for_a_queue_is_made_with_its_lease(cell: Cell, owner: Signed) -> None:
+    page = shown(owner, f"/jobs/new?target_kind=TASK_QUEUE&task_queue={NAME}")
+    assert 'value="TASK_QUEUE" checked' in page
+    assert f'<option value="{NAME}">' in page  # queues that are there are offered
+    cell.answers["POST /v1/jobs"] = (201, PULL_JOB)
+    fields = {
+        **DEFAULTS, "kind": "NOW", "target_kind": "TASK_QUEUE", "task_queue": NAME, "lease_seconds": "90",
+        "target_id": "tgt_echo", "headers": "X-A: 1", "delivery": "AT_MOST_ONCE",
+        "region_policy": "SINGLE_REGION",
+    }  # fmt: skip
+    assert owner.browser.post(f"{owner.base}/jobs/new", fields).status_code == 302
+    (call,) = cell.asked("POST", "/v1/jobs")
+    assert call.body["target"] == {"type": "TASK_QUEUE", "task_queue": NAME, "lease_seconds": 90}
+    assert (call.body["delivery"], call.body["region_policy"]) == ("AT_MOST_ONCE", "SINGLE_REGION")
+    assert "headers" not in call.body  # a worker is handed none
+
+
+def test_what_the_cell_says_of_a_queue_is_at_its_field(cell: Cell, owner: Signed) -> None:
+    faults = [
+        {"pointer": "/target/task_queue", "detail": "is no name"},
+        {"pointer": "/delivery", "detail": "AT_MOST_ONCE needs one region"},
+    ]
+    cell.answers["POST /v1/jobs"] = (422, {"detail": "2 faults", "errors": faults})
+    fields = {**DEFAULTS, "kind": "NOW", "target_kind": "TASK_QUEUE", "task_queue": "a b"}
+    page = owner.browser.post(f"{owner.base}/jobs/new", fields).content.decode()
+    assert '<div id="fault-task_queue"><p class="fault">is no name</p></div>' in page
+    assert '<div id="fault-delivery"><p class="fault">AT_MOST_ONCE needs one region</p></div>' in page
+
+
+def test_an_edit_can_move_a_job_from_a_target_to_a_queue_and_changes_its_lease(
+    cell: Cell, owner: Signed
+) -> None:
+    url = f"{owner.base}/jobs/{JOB_ID}/edit"
+    cell.answers[f"PATCH /v1/jobs/{JOB_ID}"] = (200, {**JOB, "version": 2})
+    moved = {"target_kind": "TASK_QUEUE", "task_queue": NAME, "lease_seconds": "60"}
+    owner.browser.post(url, {**fields_of(JOB), **moved, "version": "1"})
+    cell.answers[f"GET /v1/jobs/{JOB_ID}"] = (200, PULL_JOB)
+    assert f'value="{NAME}"' in shown(owner, f"/jobs/{JOB_ID}/edit")
+    owner.browser.post(url, {**fields_of(PULL_JOB), "lease_seconds": "120", "version": "1"})
+    owner.browser.post(url, {**fields_of(PULL_JOB), "version": "1"})  # nothing was changed
+    first, second = (call.body for call in cell.asked("PATCH", f"/v1/jobs/{JOB_ID}"))
+    assert first == {"target": {"type": "TASK_QUEUE", "task_queue": NAME, "lease_seconds": 60}}
+    assert second == {"target": {"lease_seconds": 120}}
+
+
+def test_at_most_once_is_offered_to_jobs_of_one_region(cell: Cell, owner: Signed) -> None:
+    kept = '<option value="AT_MOST_ONCE" disabled>'
+    assert kept in shown(owner, f"/jobs/{JOB_ID}/edit")
+    cell.answers[f"GET /v1/jobs/{JOB_ID}"] = (200, {**JOB, "region_policy": "SINGLE_REGION"})
+    assert kept not in shown(owner, f"/jobs/{JOB_ID}/edit")
+    assert kept not in shown(owner, "/jobs/new")

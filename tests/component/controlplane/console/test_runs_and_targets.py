@@ -177,11 +177,11 @@ def test_lists_say_what_a_target_is(cell: Cell, owner: Signed) -> None:
     assert owner.browser.get(owner.base + "/jobs/").status_code == 200
 
 
-def test_a_job_for_a_task_queue_names_it_and_links_to_no_target(cell: Cell, owner: Signed) -> None:
+def test_a_job_for_a_task_queue_leads_to_the_queue_and_to_no_target(cell: Cell, owner: Signed) -> None:
     queue = {"type": "TASK_QUEUE", "task_queue": "mails", "lease_seconds": 30}
     cell.answers["GET /v1/jobs"] = (200, {"items": [{**JOB, "target": queue}], "next_cursor": None})
     page = owner.browser.get(owner.base + "/jobs/").content.decode()
-    assert "<code>queue:mails</code></td>" in page
+    assert f'href="{owner.base}/queues/mails/"><code>queue:mails</code></a></td>' in page
     assert f"{owner.base}/targets/queue" not in page
 
 
