@@ -115,6 +115,7 @@ class ErrorCode(enum.StrEnum):
     EPOCH_SUPERSEDED = "EPOCH_SUPERSEDED"  # 409: a newer claim exists
     IDEMPOTENCY_IN_PROGRESS = "IDEMPOTENCY_IN_PROGRESS"  # 409: same key still running
     STRICT_ALLOWANCE_EXCEEDED = "STRICT_ALLOWANCE_EXCEEDED"  # 409: with nearest_available
+    WORKFLOW_ID_IN_USE = "WORKFLOW_ID_IN_USE"  # 409: another workflow is open under that id
     PRECONDITION_FAILED = "PRECONDITION_FAILED"  # 412: If-Match
     PAYLOAD_TOO_LARGE = "PAYLOAD_TOO_LARGE"  # 413
     NOT_OWNER = "NOT_OWNER"  # 421: the tenant is not (or no longer) placed here
@@ -122,6 +123,7 @@ class ErrorCode(enum.StrEnum):
     TARGET_NOT_REGISTERED = "TARGET_NOT_REGISTERED"  # 422
     TARGET_NOT_APPROVED = "TARGET_NOT_APPROVED"  # 422
     IDEMPOTENCY_KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"  # 422: same key, other body
+    NONDETERMINISTIC_DEFINITION_CHANGE = "NONDETERMINISTIC_DEFINITION_CHANGE"  # 422: with the event
     QUOTA_EXCEEDED = "QUOTA_EXCEEDED"  # 429: with `scope`
     UNAVAILABLE = "UNAVAILABLE"  # 503
     INTERNAL_ERROR = "INTERNAL_ERROR"  # 500: ours
@@ -139,6 +141,7 @@ PROBLEM_TITLES: dict[ErrorCode, str] = {
     ErrorCode.EPOCH_SUPERSEDED: "A newer claim exists",
     ErrorCode.IDEMPOTENCY_IN_PROGRESS: "A request with this Idempotency-Key is still running",
     ErrorCode.STRICT_ALLOWANCE_EXCEEDED: "The allowance for strict jobs is used up at that second",
+    ErrorCode.WORKFLOW_ID_IN_USE: "Another workflow is open under that id",
     ErrorCode.PRECONDITION_FAILED: "It was changed in the meantime",
     ErrorCode.PAYLOAD_TOO_LARGE: "Too large",
     ErrorCode.NOT_OWNER: "The tenant is not placed here",
@@ -146,6 +149,7 @@ PROBLEM_TITLES: dict[ErrorCode, str] = {
     ErrorCode.TARGET_NOT_REGISTERED: "No approved target covers that address",
     ErrorCode.TARGET_NOT_APPROVED: "The target is not approved",
     ErrorCode.IDEMPOTENCY_KEY_REUSED: "The Idempotency-Key was used for another request",
+    ErrorCode.NONDETERMINISTIC_DEFINITION_CHANGE: "That version would have done otherwise",
     ErrorCode.QUOTA_EXCEEDED: "Quota exceeded",
     ErrorCode.UNAVAILABLE: "Temporarily unavailable",
     ErrorCode.INTERNAL_ERROR: "Something went wrong here",

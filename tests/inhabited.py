@@ -96,6 +96,7 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         redrive_id=purge,
         **_under_way(api, f"queue-{mark}"),
         calendar_id=calendar,
+        **_waiting(api, mark),
         backfill_id=backfill,
     )
     return tenant
@@ -118,6 +119,21 @@ def _under_way(api: Api, queue: str) -> dict[str, str]:
         "task_run_id": task["run_id"],
         "epoch": str(task["epoch"]),
     }
+
+
+def _waiting(api: Api, mark: str) -> dict[str, str]:
+    """A workflow that waits for a signal, and its definition."""
+    things = {
+        "definition": f"order_{mark}",
+        "version": str(100_000_000 + secrets.randbelow(100_000_000)),
+        "workflow_id": f"order-{mark}",
+        "signal": f"paid_{mark}",
+    }
+    text = {"steps": [{"id": "paid", "wait_for_signal": {"name": things["signal"]}}]}
+    api.call("PUT", f"/v1/workflow-definitions/{things['definition']}/versions/{things['version']}", text)
+    start = {"workflow_id": things["workflow_id"], "definition": things["definition"]}
+    run_id = api.call("POST", "/v1/workflows", start)["run_id"]
+    return {**things, "workflow_run_id": run_id}
 
 
 def _paused_in_bulk(api: Api, target: str) -> str:

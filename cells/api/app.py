@@ -17,6 +17,7 @@ from cells.api import (
     batches,
     calendars,
     declaring,
+    definitions,
     dlq,
     events,
     herd,
@@ -36,6 +37,8 @@ from cells.api import (
     targets,
     task_queues,
     worker_calls,
+    workflow_changes,
+    workflows,
 )
 from cells.api.auth import Gate
 from cells.api.services import Host, Services
@@ -60,6 +63,7 @@ _RESOURCES = (
         herd,
         events,
     ),
+    *(workflows, workflow_changes, definitions),
     *(internal, lengthening),
 )
 

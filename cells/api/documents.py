@@ -49,8 +49,8 @@ def raw(json: bytes | None) -> msgspec.Raw | None:
 
 
 def job_text(job_id: uuid.UUID) -> str:
-    """A job's id as its owner sees it."""
-    return ids.encode(ids.JOB, job_id)
+    """A job's id as its owner sees it; of an activity, the execution of the workflow it belongs to."""
+    return ids.encode(ids.WORKFLOW_RUN if ids.is_workflow_run(job_id) else ids.JOB, job_id)
 
 
 # --- jobs --------------------------------------------------------------------------------

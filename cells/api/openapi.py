@@ -42,6 +42,8 @@ _TAGS = {
     "Targets": "The places jobs may call.",
     "Dead letters": "What failed for good.",
     "Statistics": "Minute by minute, past and to come.",
+    "Workflows": "Steps in their order, that survive any crash.",
+    "Workflow definitions": "What workflows do, version by version.",
     "Events": "What people should hear of.",
 }
 
@@ -103,6 +105,12 @@ def operation(route: dict[str, Any]) -> dict[str, Any]:
         extra["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": {"$ref": _REF + route["body"].__name__}}},
+        }
+    if route["text"]:
+        media = ("application/yaml", "text/plain")
+        extra["requestBody"] = {
+            "required": not route["rule"].body_optional,
+            "content": {one: {"schema": {"type": "string"}} for one in media},
         }
     takes_body = "body" in inspect.signature(route["function"]).parameters
     if takes_body and route["rule"].body_optional:

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from cells import ports
 from cells.contract import PROBLEM_TITLES, ErrorCode, problem_type
 from cells.domain.faults import ScheduleError
+from cells.workflow_ports import WorkflowIdInUse
 
 MEDIA_TYPE = "application/problem+json"
 #: More faults than these help nobody.
@@ -199,6 +200,8 @@ def of_exception(error: Exception) -> Problem | None:
             )
         case ports.KeyReused():
             return key_reused()
+        case WorkflowIdInUse():
+            return conflict(_sentence(error), ErrorCode.WORKFLOW_ID_IN_USE)
         case ports.Conflict():
             return conflict(_sentence(error))
         case ports.Terminal():

@@ -160,11 +160,12 @@ class Routes:
         body: type[BaseModel] | None = None,
         idempotent: bool = False,
         etag: bool = False,
+        text: bool = False,
     ) -> Callable[[Endpoint], Endpoint]:
         """Decorate a route function. `answers` are the good ones, with description and shape;
         `problems` the statuses beyond those every route may answer. `patch` documents a merge
         patch and `body` a body that the function reads itself; `idempotent` the Idempotency-Key
-        header; `etag` If-Match."""
+        header; `etag` If-Match; `text` a body that is a text, YAML or JSON."""
 
         def decorate(function: Endpoint) -> Endpoint:
             self._list.append(
@@ -179,6 +180,7 @@ class Routes:
                     "body": body,
                     "idempotent": idempotent,
                     "etag": etag,
+                    "text": text,
                 }
             )
             return function

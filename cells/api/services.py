@@ -69,6 +69,8 @@ class Services:
         self.targets = KnownTargets(store, clock)
         self.in_flight = InFlight()
         self.event_waiters: Counter[uuid.UUID] = Counter()
+        #: Region policies of registered definitions, which never change.
+        self.policies: dict[tuple[uuid.UUID, str, int], str] = {}
         self.trials: Counter[tuple[uuid.UUID, str]] = Counter()
         self.requests = metrics.histogram(
             "cell_api_request_seconds", "From the authenticated request to its answer", ("route", "method")

@@ -17,6 +17,7 @@ from cells.api.texts import QUEUE_NAME_PATTERN
 from cells.api.worker_models import GoodbyeIn, PollIn
 from cells.contract import Scope
 from cells.domain import ids
+from cells.domain.job import Activity
 from cells.pulling import Poller, PulledTask, QueueRow, WorkerSeen
 
 routes = Routes("Task queues")
@@ -191,8 +192,21 @@ def _task(task: PulledTask) -> documents.Document:
         "attempt": claim.attempt,
         "lease_expires_at": documents.instant(task.lease_expires_at),
         "heartbeat_every_seconds": claim.lease_ms / 3000,
-        "idempotency_key": run_id,
+        "idempotency_key": claim.idempotency_key,
+        **_activity(claim.definition.activity),
         "payload": _NULL if claim.payload is None else msgspec.Raw(claim.payload),
+    }
+
+
+def _activity(activity: Activity | None) -> documents.Document:
+    """What makes a task a step of a workflow."""
+    if activity is None:
+        return {}
+    return {
+        "activity_type": activity.type,
+        "workflow_id": activity.workflow_id,
+        "step": activity.step,
+        "compensates": activity.forward_key or None,
     }
 
 

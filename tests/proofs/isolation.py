@@ -21,7 +21,7 @@ from tests.stack import Stack
 CLOSED = (401, 403, 404)
 OPERATORS = "/v1/admin/"
 #: Path parameters that are names within a tenant: the same name of two tenants is two things.
-NAMES = frozenset({"key", "queue", "calendar_id"})
+NAMES = frozenset({"key", "queue", "calendar_id", "workflow_id", "definition", "version", "signal"})
 #: Queries by which a list is asked for somebody else's things, by parameter.
 ASKED_FOR = {
     "target": "target_id",
@@ -29,6 +29,8 @@ ASKED_FOR = {
     "tag": "tag",
     "name_prefix": "job_name",
     "subject": "key_id",
+    "definition": "definition",
+    "prefix": "workflow_id",
 }
 
 
@@ -236,6 +238,15 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "release_run": held,
         "heartbeat_runs": {"items": [{"run_id": things["task_run_id"], **held}]},
         "complete_runs": {"items": [{"run_id": things["task_run_id"], **held, "outcome": "SUCCEEDED"}]},
+        "put_workflow_definition": {"steps": [{"id": "nap", "sleep": "1h"}]},
+        "check_workflow_definition": {"steps": [{"id": "nap", "sleep": "1h"}]},
+        "start_workflow": {"workflow_id": things["workflow_id"], "definition": things["definition"]},
+        "signal_workflow": {"signal_id": "intruder"},
+        "cancel_workflow": {},
+        "terminate_workflow": {},
+        "reset_workflow": {"step": "paid"},
+        "migrate_workflow": {"version": int(things["version"])},
+        "resolve_workflow": {"action": "close"},
         "create_api_key": key,
         "rotate_api_key": {"grace_seconds": 0},
         "revoke_api_key": {"reason": "intruder"},

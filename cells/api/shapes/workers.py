@@ -21,6 +21,12 @@ class PolledTask(Shape):
     heartbeat_every_seconds: float
     idempotency_key: str = Field(description="The same for each attempt of the run.")
     payload: JsonValue
+    activity_type: str | None = Field(None, description="Of a workflow's step: what is to be done.")
+    workflow_id: str | None = None
+    step: str | None = None
+    compensates: str | None = Field(
+        None, description="Of a compensation: the idempotency key of what it undoes. Refuse that from now on."
+    )
 
 
 class PolledTasks(Shape):

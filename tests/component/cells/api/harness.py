@@ -350,7 +350,7 @@ async def cell(database_url: str, valkey_url: str) -> AsyncIterator[Cell]:
     box = SealedBox([b"i" * 32])
     async with PostgresStore(database_url, cell_name=CELL, pool_size=6) as store:
         await store.ensure_partitions(days_ahead=2)
-        host = HostAgent(store, SystemClock(), metrics, roles=("api",))
+        host = HostAgent(store, SystemClock(), metrics, roles=("api", "engine"))
         stop = asyncio.Event()
         holding = asyncio.create_task(host.run(stop))
         await host.wait_live()

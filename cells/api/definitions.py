@@ -1,0 +1,226 @@
+"""Definitions of workflows: registering versions, reading them, checking candidates."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query
+from starlette.responses import Response
+
+from cells.api import documents, pagination, shapes
+from cells.api.problems import Problem, conflict, invalid, malformed, not_found
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.workflow_documents import read_events
+from cells.api.workflow_models import DEFINITION_NAME_PATTERN, DefinitionsQuery
+from cells.contract import ErrorCode, Scope
+from cells.domain import ids
+from cells.domain.workflow.compatibility import Divergence, first_divergence
+from cells.domain.workflow.definition import Definition
+from cells.domain.workflow.parsing import DefinitionError, parse_definition
+from cells.workflow_ports import DefinitionRow, WorkflowFilter, WorkflowRow
+
+routes = Routes("Workflow definitions")
+
+#: Open executions that one check replays at most, and of each status at a time.
+CHECKED = 1000
+_OPEN = ("RUNNING", "COMPENSATING", "COMPENSATION_STUCK")
+_Place = tuple[str, int]
+
+Name = Annotated[str, Path(examples=["order_fulfillment"], pattern=DEFINITION_NAME_PATTERN)]
+Version = Annotated[str, Path(description="A whole number from 1.", examples=["7"])]
+
+
+@routes.add(
+    "PUT",
+    "/v1/workflow-definitions/{definition:name}/versions/{version:name}",
+    Rule(scope=Scope.WORKFLOWS_WRITE, writes=True),
+    answers={
+        201: ("It is registered.", shapes.WorkflowDefinitionRead),
+        200: ("It was registered before, with this text.", shapes.WorkflowDefinitionRead),
+    },
+    problems=(404, 409),
+    text=True,
+)
+async def put_workflow_definition(call: Call, definition: Name, version: Version) -> Response:
+    """Register a version of a definition: a text in YAML or JSON. A version never changes: the same text
+    again is answered as before, another one is a 409. A text that is not accepted is a 422 with every
+    fault, its line and its place."""
+    number = _number(version)
+    text = _text(call)
+    parsed = read_definition(text, definition, number)
+    row, created = await call.services.store.put_definition(
+        call.fence,
+        name=definition,
+        version=number,
+        source=text,
+        actor=call.caller.actor,
+        host_id=call.services.host.host_id,
+    )
+    if row.source != text:
+        raise conflict(f"{definition} has a version {number} with another text; register the next version.")
+    return answer(_shown(row, parsed), 201 if created else 200)
+
+
+@routes.add(
+    "GET",
+    "/v1/workflow-definitions",
+    Rule(scope=Scope.WORKFLOWS_READ),
+    answers={200: ("Versions by name, the newest first.", shapes.WorkflowDefinitionPage)},
+)
+async def list_workflow_definitions(call: Call, query: Annotated[DefinitionsQuery, Query()]) -> Response:
+    """List the versions of definitions."""
+    filters = {"name": query.name}
+    after: _Place | None = pagination.read_cursor(query.cursor, "definitions", filters, _Place)
+    rows = await call.services.store.list_definitions(
+        call.tenant_id, name=query.name, after=after, limit=query.limit + 1
+    )
+    cursor = None
+    if len(rows) > query.limit:
+        rows = rows[: query.limit]
+        cursor = pagination.make_cursor("definitions", filters, (rows[-1].name, rows[-1].version))
+    link = pagination.next_link("/v1/workflow-definitions", filters, query.limit, cursor)
+    return answer({"items": [_listed(row) for row in rows], "next_cursor": cursor}, headers=link)
+
+
+@routes.add(
+    "GET",
+    "/v1/workflow-definitions/{definition:name}",
+    Rule(scope=Scope.WORKFLOWS_READ),
+    answers={200: ("The newest version.", shapes.WorkflowDefinitionRead)},
+    problems=(404,),
+)
+async def read_newest_workflow_definition(call: Call, definition: Name) -> Response:
+    """Read the newest version of a definition."""
+    row = await found_definition(call, definition, None)
+    return answer(_shown(row, read_definition(row.source, row.name, row.version)))
+
+
+@routes.add(
+    "GET",
+    "/v1/workflow-definitions/{definition:name}/versions/{version:name}",
+    Rule(scope=Scope.WORKFLOWS_READ),
+    answers={200: ("The version.", shapes.WorkflowDefinitionRead)},
+    problems=(404,),
+)
+async def read_workflow_definition(call: Call, definition: Name, version: Version) -> Response:
+    """Read a version of a definition."""
+    row = await found_definition(call, definition, _number(version))
+    return answer(_shown(row, read_definition(row.source, row.name, row.version)))
+
+
+@routes.add(
+    "POST",
+    "/v1/workflow-definitions/{definition:name}/versions/{version:name}:check",
+    Rule(scope=Scope.WORKFLOWS_READ, body_optional=True),
+    answers={200: ("Nothing was changed.", shapes.DefinitionChecked)},
+    problems=(404,),
+    text=True,
+)
+async def check_workflow_definition(call: Call, definition: Name, version: Version) -> Response:
+    """Replay open executions of that name against a candidate before anybody goes on under it: the text in
+    the body, or the registered version where there is no body. At most 1,000 are looked at."""
+    number = _number(version)
+    if call.raw_body.strip():
+        candidate = read_definition(_text(call), definition, number)
+    else:
+        row = await found_definition(call, definition, number)
+        candidate = read_definition(row.source, definition, number)
+    compatible: list[documents.Document] = []
+    blocked: list[documents.Document] = []
+    rows, more = await _open_executions(call, definition)
+    for execution in rows:
+        events = await read_events(call, execution)
+        divergence = first_divergence(candidate, events)
+        shown = {
+            "workflow_id": execution.workflow_id,
+            "run_id": ids.encode(ids.WORKFLOW_RUN, execution.run_id),
+            "version": execution.version,
+        }
+        if divergence is None:
+            compatible.append(shown)
+        else:
+            blocked.append({**shown, "first_diverging_event": diverging(divergence)})
+    return answer(
+        {"name": definition, "version": number, "compatible": compatible, "blocked": blocked, "more": more}
+    )
+
+
+async def _open_executions(call: Call, name: str) -> tuple[list[WorkflowRow], bool]:
+    rows: list[WorkflowRow] = []
+    more = False
+    for status in _OPEN:
+        found = await call.services.store.list_workflows(
+            call.tenant_id,
+            WorkflowFilter(status=status, definition=name),
+            after=None,
+            limit=CHECKED - len(rows) + 1,
+        )
+        rows += found.rows
+        more = more or found.reached is not None or len(rows) > CHECKED
+        rows = rows[:CHECKED]
+        if more:
+            break
+    return rows, more
+
+
+def diverging(divergence: Divergence) -> documents.Document:
+    """The first event that another version would not have recorded."""
+    return {
+        "seq": divergence.seq,
+        "type": divergence.type,
+        "step": divergence.step,
+        "expected": divergence.expected,
+    }
+
+
+async def found_definition(call: Call, name: str, version: int | None) -> DefinitionRow:
+    """The caller's definition of that name, or 404."""
+    row = await call.services.store.get_definition(call.tenant_id, name, version)
+    if row is None:
+        raise not_found("workflow definition")
+    return row
+
+
+def read_definition(text: str, name: str, version: int) -> Definition:
+    """What a text says; a 422 with every fault and its line."""
+    try:
+        return parse_definition(text, name=name, version=version)
+    except DefinitionError as error:
+        faults = [
+            {"line": fault.line, "pointer": fault.pointer, "detail": fault.detail} for fault in error.faults
+        ]
+        raise Problem(
+            422,
+            ErrorCode.INVALID,
+            "1 fault; see errors." if len(faults) == 1 else f"{len(faults)} faults; see errors.",
+            extra={"errors": faults},
+        ) from None
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+        raise invalid([], f"{text[:40]!r} is no version: a whole number from 1.")
+    return int(text)
+
+
+def _text(call: Call) -> str:
+    try:
+        text = call.raw_body.decode()
+    except UnicodeDecodeError:
+        raise malformed("The text is not UTF-8.") from None
+    if "\0" in text:
+        raise malformed("The text holds NUL.")
+    return text
+
+
+def _listed(row: DefinitionRow) -> documents.Document:
+    return {
+        "name": row.name,
+        "version": row.version,
+        "created_by": row.created_by,
+        "created_at": documents.instant(row.created_at),
+    }
+
+
+def _shown(row: DefinitionRow, definition: Definition) -> documents.Document:
+    return {**_listed(row), "source": row.source, "steps": [step.id for step in definition.walk()]}

@@ -1,0 +1,184 @@
+"""Workflows, their histories and definitions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field, JsonValue
+
+from cells.api.shapes.base import Shape
+
+
+class WorkflowStarted(Shape):
+    """A workflow that was started."""
+
+    workflow_id: str
+    run_id: str
+    status: str
+    home_region: str
+    definition: str
+    version: int
+
+
+class Workflow(Shape):
+    """An execution of a workflow."""
+
+    workflow_id: str
+    run_id: str
+    status: str
+    definition: str
+    version: int
+    region_policy: str
+    home_region: str
+    started_at: datetime
+    closed_at: datetime | None
+    error: str | None
+    events: int = Field(description="In its history.")
+    history_bytes: int
+    next_timer_at: datetime | None
+    parent: dict[str, JsonValue] | None
+    result: JsonValue = Field(default=None, description="Of a closed one, if it is no longer than 4 KiB.")
+    result_hidden: bool = False
+
+
+class PendingTimer(Shape):
+    """A timer that has not fired."""
+
+    step: str
+    fires_at: datetime
+
+
+class WorkflowRead(Workflow):
+    """An execution with where it stands."""
+
+    current_steps: list[str]
+    pending_timers: list[PendingTimer]
+    takeovers: list[list[int]] = Field(description="Each epoch and the first sequence it wrote.")
+    late_signals: list[str]
+
+
+class WorkflowPage(Shape):
+    """A page of workflows."""
+
+    items: list[Workflow]
+    next_cursor: str | None
+
+
+class WorkflowEvent(Shape):
+    """What was recorded."""
+
+    seq: int
+    epoch: int
+    type: str
+    at: datetime
+    data: dict[str, JsonValue]
+
+
+class WorkflowHistory(Shape):
+    """Events in their order."""
+
+    workflow_id: str
+    run_id: str
+    items: list[WorkflowEvent]
+    next_after: int | None = Field(description="Ask again with this for the rest.")
+
+
+class TimelineRun(Shape):
+    """The run of an activity."""
+
+    run_id: str
+    state: str
+    attempt: int
+    waited_ms: int | None = Field(description="From when it was scheduled until somebody began.")
+    ran_ms: int | None
+    next_attempt_at: datetime | None
+
+
+class TimelineStep(Shape):
+    """A step, from its beginning to its end."""
+
+    step: str
+    kind: str
+    state: str
+    started_at: datetime
+    ended_at: datetime | None
+    idempotency_key: str | None
+    compensates: str | None
+    child_workflow_id: str | None
+    fires_at: datetime | None
+    error: str | None
+    outcome_known: bool
+    run: TimelineRun | None
+
+
+class WorkflowTimeline(Shape):
+    """Steps by their beginning."""
+
+    workflow_id: str
+    run_id: str
+    steps: list[TimelineStep]
+
+
+class SignalTaken(Shape):
+    """What became of a signal."""
+
+    workflow_id: str
+    run_id: str
+    signal_id: str
+    status: str = Field(description="accepted, duplicate, or late: recorded, and changes nothing.")
+
+
+class WorkflowDefinition(Shape):
+    """A version of a definition."""
+
+    name: str
+    version: int
+    created_by: str
+    created_at: datetime
+
+
+class WorkflowDefinitionRead(WorkflowDefinition):
+    """A version with its text."""
+
+    source: str
+    steps: list[str]
+
+
+class WorkflowDefinitionPage(Shape):
+    """A page of versions."""
+
+    items: list[WorkflowDefinition]
+    next_cursor: str | None
+
+
+class Compatible(Shape):
+    """An execution that could go on under the candidate."""
+
+    workflow_id: str
+    run_id: str
+    version: int
+
+
+class Diverging(Shape):
+    """The first event that the candidate would not have recorded."""
+
+    seq: int
+    type: str
+    step: str | None
+    expected: str
+
+
+class Blocked(Compatible):
+    """An execution that could not."""
+
+    first_diverging_event: Diverging
+
+
+class DefinitionChecked(Shape):
+    """What a candidate would mean for open executions."""
+
+    name: str
+    version: int
+    compatible: list[Compatible]
+    blocked: list[Blocked]
+    more: bool = Field(description="There are more open executions than were looked at.")

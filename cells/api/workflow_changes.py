@@ -1,0 +1,175 @@
+"""What is said to workflows: signals, and what ends or changes them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import Path
+from starlette.responses import Response
+
+from cells.api import shapes
+from cells.api.definitions import diverging, found_definition, read_definition
+from cells.api.models import PAYLOAD_LIMIT
+from cells.api.problems import Problem, not_found, too_large
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.workflow_documents import shows_values, workflow_document
+from cells.api.workflow_models import MigrateIn, ReasonIn, ResetIn, ResolveIn, SignalIn
+from cells.api.workflows import WorkflowIdPath, found_workflow
+from cells.contract import ErrorCode, Scope
+from cells.domain import ids
+from cells.workflow_ports import WorkflowRow
+from cells.workflows.changing import Change, Diverges, migration, reset
+
+routes = Routes("Workflows")
+
+_encode = msgspec.json.Encoder().encode
+_WRITES = Rule(scope=Scope.WORKFLOWS_WRITE, writes=True)
+_OPTIONAL = Rule(scope=Scope.WORKFLOWS_WRITE, writes=True, body_optional=True)
+SignalName = Annotated[str, Path(description="What a step waits for.", examples=["picked_up"])]
+
+
+@routes.add(
+    "POST",
+    "/v1/workflows/{workflow_id:name}/signals/{signal:name}",
+    _WRITES,
+    answers={202: ("It is taken, or was before.", shapes.SignalTaken)},
+    problems=(404, 409),
+)
+async def signal_workflow(
+    call: Call, workflow_id: WorkflowIdPath, signal: SignalName, body: SignalIn
+) -> Response:
+    """Send a signal, once per `signal_id`. Before anybody waits it is kept; after the timeout of its wait it
+    is recorded, changes nothing, and is answered as late."""
+    payload = _encode(body.payload)
+    if len(payload) > PAYLOAD_LIMIT:
+        raise too_large(f"A payload has at most {PAYLOAD_LIMIT} bytes; this one has {len(payload)}.")
+    await found_workflow(call, workflow_id)
+    taken = await call.services.store.signal_workflow(
+        call.fence,
+        workflow_id=workflow_id,
+        signal_id=body.signal_id,
+        name=signal,
+        payload=payload,
+        actor=call.caller.actor,
+        host_id=call.services.host.host_id,
+    )
+    if taken is None:
+        raise not_found("workflow")
+    return answer(
+        {
+            "workflow_id": workflow_id,
+            "run_id": ids.encode(ids.WORKFLOW_RUN, taken.run_id),
+            "signal_id": body.signal_id,
+            "status": taken.status,
+        },
+        202,
+    )
+
+
+@routes.add(
+    "POST",
+    "/v1/workflows/{workflow_id:name}:cancel",
+    _OPTIONAL,
+    answers={202: ("It will undo what it did.", shapes.Workflow)},
+    problems=(404, 409),
+)
+async def cancel_workflow(call: Call, workflow_id: WorkflowIdPath, body: ReasonIn) -> Response:
+    """Ask a workflow to stop: what is under way is stopped or waited for, then what was done is undone."""
+    return await _told(call, workflow_id, "CANCEL", reason=body.reason)
+
+
+@routes.add(
+    "POST",
+    "/v1/workflows/{workflow_id:name}:terminate",
+    _OPTIONAL,
+    answers={202: ("It will end as it is.", shapes.Workflow)},
+    problems=(404, 409),
+)
+async def terminate_workflow(call: Call, workflow_id: WorkflowIdPath, body: ReasonIn) -> Response:
+    """End a workflow at once. Nothing is undone."""
+    return await _told(call, workflow_id, "TERMINATE", reason=body.reason)
+
+
+@routes.add(
+    "POST",
+    "/v1/workflows/{workflow_id:name}:resolve",
+    _WRITES,
+    answers={202: ("It goes on.", shapes.Workflow)},
+    problems=(404, 409),
+)
+async def resolve_workflow(call: Call, workflow_id: WorkflowIdPath, body: ResolveIn) -> Response:
+    """Decide about a workflow whose compensation is stuck: `retry` what did not succeed, under its key, or
+    `close` it as it is. The note stays in the history."""
+    return await _told(call, workflow_id, "RESOLVE", action=body.action, note=body.note)
+
+
+@routes.add(
+    "POST",
+    "/v1/workflows/{workflow_id:name}:reset",
+    _WRITES,
+    answers={200: ("The execution that goes on in its place.", shapes.Workflow)},
+    problems=(404, 409),
+)
+async def reset_workflow(call: Call, workflow_id: WorkflowIdPath, body: ResetIn) -> Response:
+    """Go back to a step: another execution begins with the history up to there, and this one ends. Nothing is
+    undone; what runs again has keys of its own."""
+    row = await found_workflow(call, workflow_id)
+    source = (await found_definition(call, row.definition, row.version)).source
+    definition = read_definition(source, row.definition, row.version)
+    change = reset(definition, body.step, call.caller.actor, call.services.entropy(10))
+    return await _changed(call, workflow_id, change)
+
+
+@routes.add(
+    "POST",
+    "/v1/workflows/{workflow_id:name}:migrate",
+    _WRITES,
+    answers={200: ("It goes on under that version.", shapes.Workflow)},
+    problems=(404, 409),
+)
+async def migrate_workflow(call: Call, workflow_id: WorkflowIdPath, body: MigrateIn) -> Response:
+    """Go on under another version. One that would not have recorded what is recorded already is 422
+    NONDETERMINISTIC_DEFINITION_CHANGE with the first event that differs."""
+    row = await found_workflow(call, workflow_id)
+    found = await found_definition(call, row.definition, body.version)
+    definition = read_definition(found.source, found.name, found.version)
+    return await _changed(call, workflow_id, migration(definition, call.caller.actor))
+
+
+async def _told(call: Call, workflow_id: str, kind: str, **data: str | None) -> Response:
+    await found_workflow(call, workflow_id)
+    said = {name: value for name, value in data.items() if value is not None}
+    row = await call.services.store.tell_workflow(
+        call.fence,
+        workflow_id=workflow_id,
+        kind=kind,
+        data=_encode({**said, "actor": call.caller.actor}),
+        actor=call.caller.actor,
+        host_id=call.services.host.host_id,
+    )
+    return _shown(call, row, 202)
+
+
+async def _changed(call: Call, workflow_id: str, change: Change) -> Response:
+    try:
+        row = await call.services.store.change_workflow(
+            call.fence, workflow_id=workflow_id, change=change, host_id=call.services.host.host_id
+        )
+    except Diverges as error:
+        event = error.divergence
+        raise Problem(
+            422,
+            ErrorCode.NONDETERMINISTIC_DEFINITION_CHANGE,
+            f"Event {event.seq} ({event.type} {event.step or ''}) would not have been recorded under that "
+            f"version, but: {event.expected}.",
+            extra={"first_diverging_event": diverging(event)},
+        ) from None
+    return _shown(call, row, 200)
+
+
+def _shown(call: Call, row: WorkflowRow | None, status: int) -> Response:
+    if row is None:
+        raise not_found("workflow")
+    document = workflow_document(row, region=call.services.settings.region, values_shown=shows_values(call))
+    return answer(document, status)

@@ -1,0 +1,97 @@
+"""Bodies and queries about workflows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, JsonValue, StringConstraints
+
+from cells.api.queries import Page, Query
+from cells.api.texts import Body, Term
+
+WORKFLOW_ID_PATTERN = r"^[A-Za-z0-9_-]{1,128}$"
+DEFINITION_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
+WorkflowId: TypeAlias = Annotated[str, StringConstraints(pattern=WORKFLOW_ID_PATTERN)]
+DefinitionName: TypeAlias = Annotated[str, StringConstraints(pattern=DEFINITION_NAME_PATTERN)]
+StatusName: TypeAlias = Literal[
+    "RUNNING",
+    "COMPENSATING",
+    "COMPENSATION_STUCK",
+    "COMPLETED",
+    "COMPENSATED",
+    "FAILED",
+    "CANCELLED",
+    "TERMINATED",
+    "CONTINUED_AS_NEW",
+]
+
+
+class StartIn(Body):
+    """A workflow to start."""
+
+    workflow_id: WorkflowId = Field(description="Yours: the same start again is the same workflow.")
+    definition: DefinitionName
+    version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="The newest by default.")
+    input: JsonValue = None
+
+
+class SignalIn(Body):
+    """A signal."""
+
+    signal_id: Term = Field(description="The same signal again changes nothing.")
+    payload: JsonValue = None
+
+
+class ReasonIn(Body):
+    """Why."""
+
+    reason: str | None = Field(default=None, max_length=500)
+
+
+class ResetIn(Body):
+    """Where to go on from."""
+
+    step: Annotated[str, StringConstraints(min_length=1, max_length=200)] = Field(
+        description="The step that runs again, with all behind it; `ship[2]` inside a map."
+    )
+
+
+class MigrateIn(Body):
+    """Which version to go on under."""
+
+    version: int = Field(ge=1, le=2**31 - 1)
+
+
+class ResolveIn(Body):
+    """What a stuck compensation comes to."""
+
+    action: Literal["retry", "close"]
+    note: str | None = Field(default=None, max_length=2000, description="Kept in the history.")
+
+
+class WorkflowsQuery(Page):
+    """Which workflows a list shows."""
+
+    status: StatusName | None = None
+    definition: DefinitionName | None = None
+    prefix: WorkflowId | None = Field(default=None, description="What the workflow id begins with.")
+
+
+class WorkflowQuery(Query):
+    """Which execution of a workflow id."""
+
+    run_id: str | None = Field(default=None, max_length=64, description="An earlier one.")
+
+
+class HistoryQuery(Query):
+    """Which events."""
+
+    run_id: str | None = Field(default=None, max_length=64, description="Of an earlier execution.")
+    after: int = Field(default=0, ge=0, le=2**31 - 1, description="Behind this sequence.")
+    limit: int = Field(default=200, ge=1, le=1000)
+
+
+class DefinitionsQuery(Page):
+    """Which definitions a list shows."""
+
+    name: DefinitionName | None = None

@@ -1,0 +1,206 @@
+"""Workflows: starting them, and reading how they stand."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Annotated
+
+from fastapi import Path, Query
+from starlette.responses import Response
+
+from cells.api import pagination, shapes
+from cells.api.definitions import read_definition
+from cells.api.problems import body_fault, invalid, not_found, too_large
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.workflow_documents import (
+    event_document,
+    read_events,
+    shows_values,
+    standing,
+    timeline,
+    workflow_document,
+)
+from cells.api.workflow_models import (
+    WORKFLOW_ID_PATTERN,
+    HistoryQuery,
+    StartIn,
+    WorkflowQuery,
+    WorkflowsQuery,
+)
+from cells.contract import Scope
+from cells.domain import ids
+from cells.domain.workflow.folding import fold
+from cells.workflow_ports import WorkflowFilter, WorkflowRow
+from cells.workflows.effects import execution_of, input_hash
+
+routes = Routes("Workflows")
+
+#: Bytes of a workflow's input.
+INPUT_LIMIT = 256 * 1024
+_ID = re.compile(WORKFLOW_ID_PATTERN)
+_Place = tuple[int, uuid.UUID]
+
+WorkflowIdPath = Annotated[str, Path(description="The id its starter chose.", examples=["order-88213"])]
+
+
+@routes.add(
+    "POST",
+    "/v1/workflows",
+    Rule(scope=Scope.WORKFLOWS_WRITE, writes=True),
+    answers={
+        201: ("It runs.", shapes.WorkflowStarted),
+        200: ("The same start began it before.", shapes.WorkflowStarted),
+    },
+    problems=(404, 409),
+)
+async def start_workflow(call: Call, body: StartIn) -> Response:
+    """Start a workflow. The same start again (id, definition, version as asked for, and input) answers the
+    workflow that it began; another start while one is open under the id is 409 WORKFLOW_ID_IN_USE."""
+    services = call.services
+    if len(call.raw_body) > INPUT_LIMIT:
+        raise too_large(f"A start has at most {INPUT_LIMIT} bytes.")
+    found = await services.store.get_definition(call.tenant_id, body.definition, body.version)
+    if found is None:
+        raise invalid([body_fault("/definition", "there is no such definition of that version")])
+    policy = services.policies.get((call.tenant_id, found.name, found.version))
+    if policy is None:
+        policy = read_definition(found.source, found.name, found.version).region_policy
+        services.policies[call.tenant_id, found.name, found.version] = policy
+    new = execution_of(
+        run_id=ids.workflow_run_id(services.fresh_id()),
+        workflow_id=body.workflow_id,
+        definition=found.name,
+        version=found.version,
+        region_policy=policy,
+        given=body.input,
+        hash_=input_hash(body.definition, body.version, body.input),
+        at_ms=services.clock.now_ms(),
+    )
+    row, created = await services.store.start_workflow(
+        call.fence, new, actor=call.caller.actor, host_id=services.host.host_id
+    )
+    document = {
+        "workflow_id": row.workflow_id,
+        "run_id": ids.encode(ids.WORKFLOW_RUN, row.run_id),
+        "status": row.status,
+        "home_region": services.settings.region,
+        "definition": row.definition,
+        "version": row.version,
+    }
+    return answer(document, 201 if created else 200, {"Location": f"/v1/workflows/{row.workflow_id}"})
+
+
+@routes.add(
+    "GET",
+    "/v1/workflows",
+    Rule(scope=Scope.WORKFLOWS_READ),
+    answers={200: ("Workflows, the latest start first.", shapes.WorkflowPage)},
+)
+async def list_workflows(call: Call, query: Annotated[WorkflowsQuery, Query()]) -> Response:
+    """List executions of workflows."""
+    filters = {"status": query.status, "definition": query.definition, "prefix": query.prefix}
+    place: _Place | None = pagination.read_cursor(query.cursor, "workflows", filters, _Place)
+    found = await call.services.store.list_workflows(
+        call.tenant_id,
+        WorkflowFilter(status=query.status, definition=query.definition, prefix=query.prefix),
+        after=None if place is None else (pagination.read_instant(place[0]), place[1]),
+        limit=query.limit + 1,
+    )
+    rows = list(found.rows)
+    reached = found.reached
+    if len(rows) > query.limit:
+        rows = rows[: query.limit]
+        reached = rows[-1].started_at, rows[-1].run_id
+    cursor = None
+    if reached is not None:
+        cursor = pagination.make_cursor(
+            "workflows", filters, (pagination.instant_key(reached[0]), reached[1])
+        )
+    shown, region = shows_values(call), call.services.settings.region
+    return answer(
+        {
+            "items": [workflow_document(row, region=region, values_shown=shown) for row in rows],
+            "next_cursor": cursor,
+        },
+        headers=pagination.next_link("/v1/workflows", filters, query.limit, cursor),
+    )
+
+
+@routes.add(
+    "GET",
+    "/v1/workflows/{workflow_id:name}",
+    Rule(scope=Scope.WORKFLOWS_READ),
+    answers={200: ("The workflow.", shapes.WorkflowRead)},
+    problems=(404,),
+)
+async def read_workflow(
+    call: Call, workflow_id: WorkflowIdPath, query: Annotated[WorkflowQuery, Query()]
+) -> Response:
+    """Read where a workflow stands: the open execution of that id, else the latest; or an earlier one."""
+    row = await found_workflow(call, workflow_id, query.run_id)
+    document = workflow_document(row, region=call.services.settings.region, values_shown=shows_values(call))
+    execution = fold(await read_events(call, row))
+    return answer({**document, **standing(execution), "takeovers": row.takeovers})
+
+
+@routes.add(
+    "GET",
+    "/v1/workflows/{workflow_id:name}/history",
+    Rule(scope=Scope.WORKFLOWS_READ),
+    answers={200: ("Events in their order.", shapes.WorkflowHistory)},
+    problems=(404,),
+)
+async def read_workflow_history(
+    call: Call, workflow_id: WorkflowIdPath, query: Annotated[HistoryQuery, Query()]
+) -> Response:
+    """Read what was recorded. Every decision follows from it."""
+    row = await found_workflow(call, workflow_id, query.run_id)
+    events = await call.services.store.workflow_history(
+        call.tenant_id, row.run_id, after=query.after, limit=query.limit + 1
+    )
+    more = len(events) > query.limit
+    events = events[: query.limit]
+    shown = shows_values(call)
+    return answer(
+        {
+            "workflow_id": row.workflow_id,
+            "run_id": ids.encode(ids.WORKFLOW_RUN, row.run_id),
+            "items": [event_document(event, values_shown=shown) for event in events],
+            "next_after": events[-1].seq if more else None,
+        }
+    )
+
+
+@routes.add(
+    "GET",
+    "/v1/workflows/{workflow_id:name}/timeline",
+    Rule(scope=Scope.WORKFLOWS_READ),
+    answers={200: ("Steps by their beginning.", shapes.WorkflowTimeline)},
+    problems=(404,),
+)
+async def read_workflow_timeline(
+    call: Call, workflow_id: WorkflowIdPath, query: Annotated[WorkflowQuery, Query()]
+) -> Response:
+    """Read when each step began, waited, ran and ended."""
+    row = await found_workflow(call, workflow_id, query.run_id)
+    execution = fold(await read_events(call, row))
+    runs = await call.services.store.workflow_runs(call.tenant_id, row.run_id)
+    return answer(
+        {
+            "workflow_id": row.workflow_id,
+            "run_id": ids.encode(ids.WORKFLOW_RUN, row.run_id),
+            "steps": timeline(row, execution, runs),
+        }
+    )
+
+
+async def found_workflow(call: Call, workflow_id: str, run_id: str | None = None) -> WorkflowRow:
+    """The caller's workflow of that id, or 404."""
+    run = None if run_id is None else ids.decode(ids.WORKFLOW_RUN, run_id)
+    row = None
+    if _ID.fullmatch(workflow_id) and (run_id is None or run is not None):
+        row = await call.services.store.get_workflow(call.tenant_id, workflow_id, run)
+    if row is None:
+        raise not_found("workflow")
+    return row

@@ -1,0 +1,192 @@
+"""Workflows over the API: definitions, starts, signals, and what a running engine makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from cells.contract import Scope
+from cells.observability.metrics import Metrics
+from cells.workflows.bell import Bell
+from cells.workflows.engine import WorkflowEngine
+from tests.component.cells.api.harness import CELL, Api, Cell
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ORDER = Path(__file__).parents[3].joinpath("cases/order_fulfillment.yaml").read_bytes()
+VERSION = "/v1/workflow-definitions/order_fulfillment/versions/7"
+START = {
+    "workflow_id": "order-88213",
+    "definition": "order_fulfillment",
+    "version": 7,
+    "input": {"order_id": 88213, "amount_cents": 4599},
+}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def engine(running: Cell) -> AsyncIterator[None]:
+    """An engine beside the API."""
+    bell = Bell(running.valkey_url, cell=CELL)
+    running.store.workflows_due = bell.ring
+    stop = asyncio.Event()
+    service = WorkflowEngine(running.store, running.queue, bell, running.host, running.clock, Metrics())
+    task = asyncio.create_task(service.run(stop))
+    yield
+    stop.set()
+    await task
+    await bell.close()
+
+
+async def poll(api: Api, queue: str) -> Any:
+    body = {"worker_id": "w-1", "wait_seconds": 10}
+    (task,) = (await api.ok("POST", f"/v1/task-queues/{queue}/tasks:poll", body))["tasks"]
+    return task
+
+
+async def do(api: Api, queue: str, outcome: str = "SUCCEEDED", **more: Any) -> Any:
+    task = await poll(api, queue)
+    body = {"epoch": task["epoch"], "outcome": outcome, **more}
+    await api.ok("POST", f"/v1/runs/{task['run_id']}:complete", body)
+    return task
+
+
+async def started(api: Api) -> Any:
+    await api.ok("PUT", VERSION, ORDER, status=201)
+    return await api.ok("POST", "/v1/workflows", START, status=201)
+
+
+async def has_status(api: Api, status: str) -> Any:
+    async def look() -> Any:
+        found = await api.get("/v1/workflows/order-88213")
+        return found if found["status"] == status else None
+
+    return await eventually(look)
+
+
+async def test_a_definition_is_registered_once(api: Api) -> None:
+    made = await api.ok("PUT", VERSION, ORDER, status=201)
+    assert made["steps"] == ["charge_card", "reserve_stock", "wait_for_pickup", "ship"]
+    assert await api.ok("PUT", VERSION, ORDER, status=200) == made
+    await api.problem("PUT", VERSION, ORDER + b"# other\n", status=409, code="CONFLICT")
+    assert await api.get(VERSION) == made
+    assert await api.get("/v1/workflow-definitions/order_fulfillment") == made
+    (listed,) = (await api.get("/v1/workflow-definitions"))["items"]
+    assert (listed["name"], listed["version"]) == ("order_fulfillment", 7)
+
+
+async def test_every_fault_of_a_definition_has_its_line(api: Api) -> None:
+    text = ORDER.replace(b"30s", b"soon", 1).replace(b"compensate_with: release_stock", b"compensate_with: x")
+    problem = await api.problem("PUT", VERSION, text, status=422, code="INVALID")
+    lines = [fault["line"] for fault in problem["errors"]]
+    assert len(lines) >= 2
+    assert all(isinstance(line, int) and line > 1 for line in lines)
+
+
+async def test_an_order_from_start_to_end(api: Api, engine: None) -> None:
+    first = await started(api)
+    assert first["status"] == "RUNNING"
+    assert first["run_id"].startswith("wr_")
+    again = await api.ok("POST", "/v1/workflows", START, status=200)
+    assert again["run_id"] == first["run_id"]
+    other = {**START, "input": {"order_id": 1}}
+    await api.problem("POST", "/v1/workflows", other, status=409, code="WORKFLOW_ID_IN_USE")
+    charge = await do(api, "payments", result={"charge": "ch_1"})
+    assert charge["idempotency_key"] == "order-88213:charge_card"
+    assert (charge["activity_type"], charge["step"]) == ("CHARGE", "charge_card")
+    assert charge["payload"] == START["input"]
+    await do(api, "inventory")
+    signal = {"signal_id": "courier-evt-5521", "payload": {"courier": "ACME"}}
+    path = "/v1/workflows/order-88213/signals/picked_up"
+    assert (await api.ok("POST", path, signal, status=202))["status"] == "accepted"
+    assert (await api.ok("POST", path, signal, status=202))["status"] == "duplicate"
+    await do(api, "shipping")
+    done = await has_status(api, "COMPLETED")
+    assert (done["current_steps"], done["pending_timers"]) == ([], [])
+    history = (await api.get("/v1/workflows/order-88213/history"))["items"]
+    assert [event["seq"] for event in history] == list(range(1, len(history) + 1))
+    assert history[-1]["type"] == "COMPLETED"
+    steps = (await api.get("/v1/workflows/order-88213/timeline"))["steps"]
+    assert [step["step"] for step in steps] == ["charge_card", "reserve_stock", "wait_for_pickup", "ship"]
+    assert steps[0]["run"]["state"] == "SUCCEEDED"
+    (item,) = (await api.get("/v1/workflows?definition=order_fulfillment&prefix=order-"))["items"]
+    assert item["workflow_id"] == "order-88213"
+
+
+async def test_a_failure_undoes_and_says_what(api: Api, engine: None) -> None:
+    await started(api)
+    await do(api, "payments")
+    await do(api, "inventory", "FAILED", error="sold out", retryable=False)
+    refund = await do(api, "payments")
+    assert refund["idempotency_key"] == "order-88213:refund_card"
+    assert refund["compensates"] == "order-88213:charge_card"
+    done = await has_status(api, "COMPENSATED")
+    assert done["error"] == "sold out"
+
+
+async def test_another_version_must_have_done_the_same(api: Api, engine: None) -> None:
+    await started(api)
+    await do(api, "payments")
+    same = ORDER.replace(b"version: 7", b"version: 8").replace(b"CREATE_SHIPMENT", b"SHIP")
+    other = ORDER.replace(b"version: 7", b"version: 9").replace(b"charge_card", b"charge")
+    for number, text in ((8, same), (9, other)):
+        await api.ok("PUT", f"/v1/workflow-definitions/order_fulfillment/versions/{number}", text, status=201)
+    checked = await api.ok("POST", VERSION.replace("/7", "/9") + ":check")
+    assert (len(checked["compatible"]), len(checked["blocked"])) == (0, 1)
+    assert checked["blocked"][0]["first_diverging_event"]["step"] == "charge_card"
+    problem = await api.problem(
+        "POST",
+        "/v1/workflows/order-88213:migrate",
+        {"version": 9},
+        status=422,
+        code="NONDETERMINISTIC_DEFINITION_CHANGE",
+    )
+    assert problem["first_diverging_event"]["seq"] == 2
+    moved = await api.ok("POST", "/v1/workflows/order-88213:migrate", {"version": 8})
+    assert moved["version"] == 8
+    await do(api, "inventory")
+    await api.ok("POST", "/v1/workflows/order-88213/signals/picked_up", {"signal_id": "s"}, status=202)
+    assert (await do(api, "shipping"))["activity_type"] == "SHIP"
+    await has_status(api, "COMPLETED")
+
+
+async def test_back_to_a_step(api: Api, engine: None) -> None:
+    first = await started(api)
+    await do(api, "payments")
+    await do(api, "inventory", "FAILED", error="sold out", retryable=False)
+    await do(api, "payments")
+    await has_status(api, "COMPENSATED")
+    again = await api.ok("POST", "/v1/workflows/order-88213:reset", {"step": "reserve_stock"})
+    assert again["run_id"] != first["run_id"]
+    reserve = await do(api, "inventory")
+    assert reserve["idempotency_key"] == f"order-88213:{again['run_id']}:reserve_stock"
+    await api.ok("POST", "/v1/workflows/order-88213/signals/picked_up", {"signal_id": "s"}, status=202)
+    await do(api, "shipping")
+    done = await has_status(api, "COMPLETED")
+    assert done["run_id"] == again["run_id"]
+    earlier = await api.get(f"/v1/workflows/order-88213?run_id={first['run_id']}")
+    assert earlier["status"] == "COMPENSATED"
+
+
+async def test_cancel_and_terminate(api: Api, engine: None) -> None:
+    await started(api)
+    await do(api, "payments")
+    await api.ok("POST", "/v1/workflows/order-88213:cancel", {"reason": "changed my mind"}, status=202)
+    await do(api, "payments")
+    await has_status(api, "CANCELLED")
+    await api.problem("POST", "/v1/workflows/order-88213:cancel", status=409, code="CONFLICT")
+    await api.problem("POST", "/v1/workflows/nothing:terminate", status=404, code="NOT_FOUND")
+
+
+async def test_without_the_right_nothing_is_shown_or_done(api: Api) -> None:
+    await started(api)
+    reader = api.with_scopes(Scope.WORKFLOWS_READ)
+    history = (await reader.get("/v1/workflows/order-88213/history"))["items"]
+    assert "input" not in history[0]["data"]
+    await reader.problem("POST", "/v1/workflows/order-88213:cancel", status=403, code="FORBIDDEN")
+    await api.with_scopes(Scope.JOBS_READ).problem("GET", "/v1/workflows", status=403, code="FORBIDDEN")
