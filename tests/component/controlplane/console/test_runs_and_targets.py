@@ -261,6 +261,24 @@ def test_charts_have_a_table_of_the_same_figures(cell: Cell, owner: Signed) -> N
     assert "/runs/?finished_from=2026-11-30T05:59:55Z&amp;finished_until=2026-11-30T08:00:00Z" in page
 
 
+@pytest.mark.parametrize(
+    ("query", "runs", "said"),
+    [
+        (f"job_id={JOB_ID}", f"&amp;job_id={JOB_ID}", "of Digest &lt;b&gt;"),
+        ("target_id=tgt_echo", "&amp;target=tgt_echo", "of tgt_echo"),
+    ],
+)
+def test_activity_of_one_job_or_target(cell: Cell, owner: Signed, query: str, runs: str, said: str) -> None:
+    page = owner.browser.get(f"{owner.base}/activity?scale=6h&{query}").content.decode()
+    assert query in cell.asked("GET", "/v1/stats")[-1].target
+    assert said in page
+    assert f"/activity/live?scale=6h&amp;{query}" in page
+    assert f"?scale=24h&amp;{query}" in page
+    links = [link for link in page.split('"') if "/runs/?" in link]
+    assert links
+    assert all(link.endswith(runs) for link in links)
+
+
 def test_the_last_run_of_each_job_comes_with_the_list(cell: Cell, owner: Signed) -> None:
     jobs = [{**JOB, "last_run": RUN}, {**JOB, "job_id": "job_never", "last_run": None}]
     cell.answers["GET /v1/jobs"] = (200, {"items": jobs, "next_cursor": None})
