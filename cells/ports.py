@@ -223,9 +223,9 @@ class Store(
         """Give claims back uncalled (drain, lost lease): RETRY_WAIT due now, attempt not counted."""
         ...
 
-    async def reap(self, *, host_id: int, limit: int = 1000) -> Sequence[Member]:
-        """Reclaim runs of dead hosts and runs whose lease ended 5 s ago: RETRY_WAIT due now
-        with a LOST attempt, or FAILED as poison after POISON_DEATHS. The members to add."""
+    async def reap(self, *, host_id: int, limit: int = 1000, back_ms: int | None = None) -> Sequence[Member]:
+        """Reclaim runs of dead hosts and runs whose lease ended 5 s ago (and within `back_ms`): RETRY_WAIT
+        due now with a LOST attempt, or FAILED as poison after POISON_DEATHS. The members to add."""
         ...
 
     async def reap_orphans(

@@ -22,6 +22,9 @@ INTERVAL_SECONDS = 1.0
 #: store was away; then it takes back.
 SETTLE_SECONDS = 2.0
 _LIMIT = 1000
+#: How far one look at ended leases reaches back into the one before (the 5 s margin among it), and how
+#: often all are looked at: those of tenants that were not active before (seconds).
+_OVERLAP_SECONDS, DEEP_SECONDS = 30.0, 60.0
 #: Tasks that wait this long with nobody polling are told of; how often that is looked at (seconds).
 STARVED_SECONDS, STARVED_LOOK_SECONDS = 120, 15.0
 
@@ -36,6 +39,8 @@ class Reaper:
         self._clock = clock
         self._policy = ReapPolicy()
         self._told = clock.monotonic() - STARVED_LOOK_SECONDS
+        self._looked: float | None = None  # steady clock: when the last look began that left nothing
+        self._deep_at = 0.0  # steady clock: when to look at everything again
         self._pulled = metrics.counter("reaper_tasks_reclaimed_total", "Runs taken back from silent workers")
         self._holds = metrics.counter(
             "reaper_holds_total",
@@ -72,12 +77,20 @@ class Reaper:
         await self._onward.add(await self._store.wake_parked(host_id=self._host.host_id))
 
     async def _reap(self) -> bool:
-        members = await self._store.reap(host_id=self._host.host_id, limit=_LIMIT)
+        now = self._clock.monotonic()
+        deep = self._looked is None or now >= self._deep_at
+        back = None if deep else round(1000 * (now - (self._looked or now) + _OVERLAP_SECONDS))
+        members = await self._store.reap(host_id=self._host.host_id, limit=_LIMIT, back_ms=back)
         if members:
             self._reaped.inc(len(members))
             log.warning("runs reclaimed", runs=len(members))
             await self._onward.add(members)
-        return len(members) >= _LIMIT
+        if len(members) >= _LIMIT:
+            return True
+        self._looked = now
+        if deep:
+            self._deep_at = now + DEEP_SECONDS
+        return False
 
     async def _reap_pulled(self) -> None:
         leases = await self._store.look_at_leases()

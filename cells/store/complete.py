@@ -43,6 +43,8 @@ _LOST = {
     "FAILED": (POISON, "its executors died with it"),
     "UNKNOWN": ("UNKNOWN", "its holder died with it; it may have run"),
 }
+#: How far the looks at ended leases reach back: all of them; those that the reaper looks at.
+_EVERYTHING_MS, _NOTHING_MS = 100 * 366 * 86_400_000, 0
 
 
 class Completions(StoreBase):
@@ -182,16 +184,32 @@ class Completions(StoreBase):
             await self._journal.append(connection, host_id, entry)
         return members
 
-    async def reap(self, *, host_id: int, limit: int = 1000) -> Sequence[Member]:
+    async def reap(self, *, host_id: int, limit: int = 1000, back_ms: int | None = None) -> Sequence[Member]:
         """See `ports.Store.reap`."""
-        return await self._reap(host_id, {**_held([]), "auditor": None, "older_than_ms": 0, "limit": limit})
+        return await self._reap(
+            host_id,
+            {
+                **_held([]),
+                "auditor": None,
+                "older_than_ms": 0,
+                "limit": limit,
+                "back_ms": _EVERYTHING_MS if back_ms is None else back_ms,
+            },
+        )
 
     async def reap_orphans(
         self, *, host_id: int, held: Sequence[Claim], older_than_ms: int
     ) -> Sequence[Member]:
         """See `ports.Store.reap_orphans`."""
         return await self._reap(
-            host_id, {**_held(held), "auditor": host_id, "older_than_ms": older_than_ms, "limit": 1000}
+            host_id,
+            {
+                **_held(held),
+                "auditor": host_id,
+                "older_than_ms": older_than_ms,
+                "limit": 1000,
+                "back_ms": _NOTHING_MS,
+            },
         )
 
     async def _reap(self, host_id: int, whose: dict[str, object]) -> Sequence[Member]:

@@ -62,8 +62,9 @@ RETURNING c.i::int, r.state, r.attempt, r.timer_at;
 -- Runs (tenant_id, parent, instant, ordinal, epoch) of hosts whose lease has ended, runs whose own
 -- lease ended 5 s ago, and those of the auditing host that it does not know of; of any active tenant.
 -- None of them comes back: a lapsed host never does, and a run only under another epoch.
--- Three narrow looks at the index of leases: one that reads what live hosts hold would walk the
--- entries of everything that has ended since the last vacuum.
+-- Three narrow looks at the index of leases. It keeps an entry of everything that has ended until a
+-- vacuum, which somebody's open transaction may put off for hours: so of live hosts only leases are
+-- looked at that ended since the last look, and by the auditor those that have not ended.
 SELECT s.tenant_id, s.parent_id, s.scheduled_for, s.ordinal, s.epoch, s.name FROM (
     SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch, h.name
     FROM hosts h JOIN runs r ON r.host_id = h.host_id AND r.lease_expires_at IS NOT NULL
@@ -71,10 +72,11 @@ SELECT s.tenant_id, s.parent_id, s.scheduled_for, s.ordinal, s.epoch, s.name FRO
     UNION ALL
     SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch, h.name
     FROM hosts h JOIN runs r ON r.host_id = h.host_id AND r.lease_expires_at < now() - interval '5 seconds'
+             AND r.lease_expires_at >= now() - %(back_ms)s * interval '1 millisecond'
     WHERE h.state = 'LIVE' AND h.lease_expires_at >= clock_timestamp()
     UNION ALL
     SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch, h.name
-    FROM hosts h JOIN runs r ON r.host_id = h.host_id AND r.lease_expires_at IS NOT NULL
+    FROM hosts h JOIN runs r ON r.host_id = h.host_id AND r.lease_expires_at >= now() - interval '5 seconds'
     WHERE h.state = 'LIVE' AND h.host_id = %(auditor)s
       AND r.claimed_at < clock_timestamp() - %(older_than_ms)s * interval '1 millisecond'
       AND (r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch) NOT IN (

@@ -6,6 +6,7 @@ import asyncio
 import math
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from cells.domain.job import JobState
 from cells.domain.run import POISON_DEATHS, AttemptOutcome, RunState
 from cells.ports import Claim, LeaseLost, Member
+from cells.store.queries import QUERIES
 from tests.component.cells.store.world import (
     World,
     completion,
@@ -217,6 +219,55 @@ async def test_a_run_whose_lease_ended_is_reclaimed_after_the_margin(world: Worl
     await world.sql.execute(b"UPDATE runs SET lease_expires_at = clock_timestamp() - interval '6 s'")
     assert len(await world.store.reap(host_id=world.host_id)) == 1
     assert (await world.run(claim)).state is RunState.RETRY_WAIT
+
+
+async def test_of_live_hosts_only_leases_that_ended_lately_are_looked_at(world: World) -> None:
+    claim = await world.claimed(new_job(seconds_ago(2)))
+    await world.sql.execute(b"UPDATE runs SET lease_expires_at = clock_timestamp() - interval '50 s'")
+    assert await world.store.reap(host_id=world.host_id, back_ms=40_000) == []
+    # Nor by the auditor: whose lease has ended is the reaper's.
+    assert await world.store.reap_orphans(host_id=world.host_id, held=[], older_than_ms=0) == []
+    assert (await world.run(claim)).state is RunState.RUNNING
+    assert len(await world.store.reap(host_id=world.host_id, back_ms=60_000)) == 1
+
+
+async def test_looking_for_lost_runs_does_not_walk_what_has_ended(
+    world: World, cell_database_url: str
+) -> None:
+    """An open transaction keeps the entries of ended runs in the index of leases."""
+    claim = await world.claimed(new_job(seconds_ago(2)))
+    ended = 2000
+    with psycopg.connect(cell_database_url) as another:
+        another.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        another.execute("SELECT count(*) FROM runs")
+        for _ in range(ended // 100):
+            # As many claims whose leases have been over for a minute, each entry dead by the next one.
+            await world.sql.execute(
+                b"DO $$ BEGIN FOR i IN 1..100 LOOP UPDATE runs SET lease_expires_at = clock_timestamp()"
+                b" - interval '1 minute' - i * interval '1 ms'; END LOOP; END $$"
+            )
+        await world.sql.execute(b"UPDATE runs SET lease_expires_at = clock_timestamp() + interval '1 minute'")
+        looks = (
+            {"auditor": None, "back_ms": 31_000},
+            {"auditor": world.host_id, "back_ms": 0},
+        )
+        for look in looks:
+            assert await _pages_of_suspects(world, look) < 60
+        assert await _pages_of_suspects(world, {"auditor": None, "back_ms": 366 * 86_400_000}) > 60
+        another.rollback()
+    assert (await world.run(claim)).state is RunState.RUNNING
+
+
+async def _pages_of_suspects(world: World, look: dict[str, Any]) -> int:
+    """How many pages `reap_suspects` reads."""
+    asked = {**look, "older_than_ms": 0, "limit": 1000}
+    asked |= {name: [] for name in ("tenants", "parents", "instants", "ordinals", "epochs")}
+    question = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + QUERIES["reap_suspects"]
+    async with world.store._database.transaction() as connection:
+        cursor = await connection.execute(question, asked)
+        ((plan,),) = await cursor.fetchall()
+    top = plan[0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
 
 
 async def test_of_many_reapers_one_takes_each_run(world: World) -> None:
