@@ -14,7 +14,7 @@ from typing import Self
 
 import httpx
 
-from controlplane.client import bulk_calls, calls, management, run_calls
+from controlplane.client import bulk_calls, calls, management, queue_calls, run_calls
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
 from controlplane.client.profiles import find_settings
@@ -98,6 +98,15 @@ class AsyncOperations(AsyncResource):
     page = AsyncSends(bulk_calls.list_operations)
     get = AsyncSends(bulk_calls.get_operation)
     stop = AsyncSends(bulk_calls.stop_operation)
+
+
+class AsyncTaskQueues(AsyncResource):
+    """`client.queues`"""
+
+    list = AsyncPages(queue_calls.list_queues)
+    get = AsyncSends(queue_calls.get_queue)
+    pause = AsyncSends(queue_calls.pause_queue)
+    resume = AsyncSends(queue_calls.resume_queue)
 
 
 class AsyncDeadLetters(AsyncResource):
@@ -189,6 +198,7 @@ class AsyncClockhouse:
         self.schedules = AsyncSchedules(transport)
         self.runs = AsyncRuns(transport)
         self.targets = AsyncTargets(transport)
+        self.queues = AsyncTaskQueues(transport)
         self.dlq = AsyncDeadLetters(transport)
         self.selections = AsyncSelections(transport)
         self.operations = AsyncOperations(transport)

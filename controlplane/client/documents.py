@@ -152,6 +152,10 @@ class Run(Document):
     started_at: datetime | None
     finished_at: datetime | None
     next_attempt_at: datetime | None
+    worker_id: str | None = None  # who polled it last, of runs that workers poll
+    heartbeat_at: datetime | None = None
+    lease_expires_at: datetime | None = None
+    progress: Any = None
     cancel_requested: bool = False
     attempts: Sequence[Attempt] = ()
     idempotency_key: str | None

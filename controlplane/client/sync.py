@@ -12,7 +12,7 @@ from typing import Self
 
 import httpx
 
-from controlplane.client import bulk_calls, calls, management, run_calls
+from controlplane.client import bulk_calls, calls, management, queue_calls, run_calls
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
 from controlplane.client.profiles import find_settings
@@ -96,6 +96,15 @@ class Operations(Resource):
     page = Sends(bulk_calls.list_operations)
     get = Sends(bulk_calls.get_operation)
     stop = Sends(bulk_calls.stop_operation)
+
+
+class TaskQueues(Resource):
+    """`client.queues`"""
+
+    list = Pages(queue_calls.list_queues)
+    get = Sends(queue_calls.get_queue)
+    pause = Sends(queue_calls.pause_queue)
+    resume = Sends(queue_calls.resume_queue)
 
 
 class DeadLetters(Resource):
@@ -187,6 +196,7 @@ class Clockhouse:
         self.schedules = Schedules(transport)
         self.runs = Runs(transport)
         self.targets = Targets(transport)
+        self.queues = TaskQueues(transport)
         self.dlq = DeadLetters(transport)
         self.selections = Selections(transport)
         self.operations = Operations(transport)

@@ -158,6 +158,8 @@ class Worker:
                 poll.cancel()
             ends = await asyncio.gather(*polls, return_exceptions=True)
             await self._drain(self._ended)
+            if not any(isinstance(end, Exception) for end in ends):  # else nobody would hear it
+                await self._leave(transport)
         finally:
             await transport.close()
         for end in ends:
@@ -176,6 +178,18 @@ class Worker:
             execution.stop(Reason.DRAINING)
         if left:
             await asyncio.wait(left, timeout=10.0)
+
+    async def _leave(self, transport: AsyncTransport) -> None:
+        """Say goodbye, so that people see it left, and what was not given back comes back now and not
+        when its lease ends."""
+
+        async def goodbye(queue: str) -> None:
+            try:
+                await transport.send(worker_calls.leave(queue, worker_id=self.worker_id))
+            except ClockhouseError as error:
+                _LOG.warning("leaving %s: %s", queue, error)
+
+        await asyncio.gather(*map(goodbye, self.queues))
 
     # --- polling -----------------------------------------------------------------------------
     async def _feed(self, queue: str, transport: AsyncTransport) -> None:

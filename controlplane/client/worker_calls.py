@@ -138,3 +138,19 @@ def release(run_id: str, *, epoch: int) -> Call[None]:
         repeatable=True,
         timeout=_ANSWER_SECONDS,
     )
+
+
+def leave(queue: str, *, worker_id: str) -> Call[int]:
+    """Say goodbye to a queue: what the worker holds of it goes back at once; how many tasks that were."""
+
+    def read(answer: Answer) -> int:
+        return int(answer.document().get("returned") or 0)
+
+    return Call(
+        method="POST",
+        path=path("/v1/task-queues/{queue}/workers", queue=queue) + ":leave",
+        read=read,
+        body={"worker_id": worker_id},
+        repeatable=True,
+        timeout=_ANSWER_SECONDS,
+    )

@@ -14,6 +14,7 @@ from controlplane.client.cli import (
     money,
     people,
     planning,
+    queues,
     runs,
     targets,
     working,
@@ -37,6 +38,7 @@ app.add_typer(bulk.operations, name="operations")
 app.add_typer(runs.app, name="runs")
 app.add_typer(runs.dlq, name="dlq")
 app.add_typer(targets.app, name="targets")
+app.add_typer(queues.app, name="queues")
 app.add_typer(people.keys, name="keys")
 app.add_typer(people.members, name="members")
 app.add_typer(working.app, name="worker")

@@ -23,6 +23,12 @@ Zone = Annotated[str | None, typer.Option("--time-zone", "-z", help="IANA name, 
 Start = Annotated[str | None, typer.Option(help="No occurrence before this instant.")]
 End = Annotated[str | None, typer.Option(help="No occurrence at or after this instant.")]
 TargetOption = Annotated[str | None, typer.Option("--target", "-t", help="A registered target's id.")]
+Queue = Annotated[
+    str | None, typer.Option("--queue", "-q", help="Instead of a target: a task queue that workers poll.")
+]
+Lease = Annotated[
+    int | None, typer.Option("--lease", help="With --queue: seconds without a heartbeat that lose a task.")
+]
 Path_ = Annotated[str | None, typer.Option("--path", help="Below the target's base URL.")]
 Url = Annotated[str | None, typer.Option(help="Instead of a target: an address below a registered one.")]
 Method = Annotated[str | None, typer.Option(help="POST, if absent.")]

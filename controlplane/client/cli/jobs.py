@@ -16,6 +16,7 @@ from controlplane.client.cli.job_options import (
     Every,
     Headers,
     JobId,
+    Lease,
     Limit,
     Method,
     Misfire,
@@ -25,6 +26,7 @@ from controlplane.client.cli.job_options import (
     Path_,
     Payload,
     PriorityOption,
+    Queue,
     Start,
     Tags,
     TargetOption,
@@ -65,6 +67,8 @@ def create(
     start: Start = None,
     end: End = None,
     target: TargetOption = None,
+    queue: Queue = None,
+    lease: Lease = None,
     path: Path_ = None,
     url: Url = None,
     method: Method = None,
@@ -92,12 +96,18 @@ def create(
         header=header, name=name, tag=tag, priority=priority, window=window, max_attempts=max_attempts,
         misfire=misfire,
     )  # fmt: skip
+    if queue is not None:
+        if target is not None or url is not None:
+            raise Wrong("either --queue, or --target or --url: workers fetch it, or a target is called")
+        body["target"] = without_none(type="TASK_QUEUE", task_queue=queue, lease_seconds=lease)
+    elif lease is not None:
+        raise Wrong("--lease goes with --queue")
     body |= without_none(key=key)
     missing = [
         what for what, there in (("schedule", "schedule" in body), ("target", "target" in body)) if not there
     ]
     if missing:
-        options = {"schedule": "--cron, --once, --every or --now", "target": "--target or --url"}
+        options = {"schedule": "--cron, --once, --every or --now", "target": "--target, --url or --queue"}
         raise Wrong("; ".join(f"no {what}: {options[what]}" for what in missing))
     job = session.client.jobs.create(body, idempotency_key=idempotency_key)
     _show(session, job)

@@ -175,6 +175,10 @@ def run_card(run: Run, now: datetime) -> RenderableType:
         ("finished", moment(run.finished_at, now)),
         ("next attempt", moment(run.next_attempt_at, now) if run.next_attempt_at else None),
         ("epoch", run.epoch),
+        ("worker", run.worker_id),
+        ("heartbeat", moment(run.heartbeat_at, now) if run.heartbeat_at else None),
+        ("lease ends", moment(run.lease_expires_at, now) if run.worker_id and not run.finished else None),
+        ("progress", run.progress),
         ("cancel", "requested" if run.cancel_requested else None),
     ]
     if split is not None:

@@ -295,3 +295,21 @@ async def test_what_is_refused(running: Cell) -> None:
     )
     assert made["delivery"] == "AT_MOST_ONCE"
     assert datetime.now(UTC) - datetime.fromisoformat(made["created_at"]) < timedelta(minutes=1)
+
+
+async def test_a_silent_worker_of_a_task_that_may_run_but_once_leaves_it_unknown(running: Cell) -> None:
+    once = {"delivery": "AT_MOST_ONCE", "region_policy": "SINGLE_REGION"}
+    task = await one(running, lease_seconds=5, **once)
+    path = f"/v1/runs/{task['run_id']}"
+
+    async def reaped() -> bool:
+        await running.store.reap_pulled(host_id=running.host.host_id, limit=10)
+        return bool((await running.api.get(path))["state"] == "UNKNOWN")
+
+    await eventually(reaped, timeout=40)
+    run = await running.api.get(path)
+    assert run["attempts"][-1]["outcome"] == "LOST"
+    (letter,) = (await running.api.get(f"/v1/dlq?target=queue:{QUEUE}"))["items"]
+    assert (letter["run_id"], letter["reason"]) == (task["run_id"], "UNKNOWN")
+    assert await poll(running.api, worker_id="w-2") == []  # nobody gets it again
+    await superseded(running.api, path + ":complete", {"epoch": task["epoch"], "outcome": "SUCCEEDED"})

@@ -44,6 +44,7 @@ class QueueServer:
     entries: dict[str, Entry] = field(default_factory=dict)
     refusals: list[tuple[str, str]] = field(default_factory=list)
     polls: list[dict[str, Any]] = field(default_factory=list)
+    left: list[tuple[str, str]] = field(default_factory=list)
     away: bool = False
     failing_completions: int = 0
     url: str = ""
@@ -100,6 +101,11 @@ class QueueServer:
         base = datetime.now(UTC).replace(microsecond=0)
         return (base + timedelta(seconds=self.lease_seconds)).isoformat()
 
+    async def _leave(self, request: web.Request) -> web.Response:
+        asked = await request.json()
+        self.left.append((request.match_info["queue"], asked["worker_id"]))
+        return web.json_response({"returned": 0})
+
     async def _act(self, request: web.Request) -> web.Response:
         run_id, _, verb = request.match_info["name"].rpartition(":")
         asked = await request.json()
@@ -136,6 +142,7 @@ async def serving(server: QueueServer) -> AsyncIterator[QueueServer]:
     """The server on a free port of this machine."""
     app = web.Application()
     app.router.add_post("/v1/task-queues/{queue}/tasks:poll", server._poll)
+    app.router.add_post("/v1/task-queues/{queue}/workers:leave", server._leave)
     app.router.add_post("/v1/runs/{name}", server._act)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()

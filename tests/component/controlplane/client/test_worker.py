@@ -268,6 +268,7 @@ async def test_draining_finishes_what_it_can_and_gives_the_rest_back(queues: Que
         worker.drain()
         finish.set()
     assert (quick.state, slow.state, ended) == ("SUCCEEDED", "READY", [Reason.DRAINING])
+    assert queues.left == [("q", worker.worker_id)]
     polls = len(queues.polls)
     late = await queues.put("late", {"quick": True})
     assert (late.state, len(queues.polls)) == ("READY", polls)
