@@ -215,7 +215,7 @@ class Dispatcher:
     async def _tell_rates(self) -> None:
         # What belongs to a tenant that may not run now is held, in order, until it may again.
         placed = {
-            t.tenant_id: t.config.job_runs_per_second if t.state == "ACTIVE" else 0
+            t.tenant_id: t.config.job_runs_per_second if t.state == "ACTIVE" and not t.config.paused else 0
             for t in await self._store.list_tenants()
         }
         changed = {tenant: rate for tenant, rate in placed.items() if self._rates.get(tenant) != rate}

@@ -47,6 +47,7 @@ class TenantDocument(Document):
     default_once_window_seconds = serializers.IntegerField()
     quotas = QuotaDocument(source="quota")
     placement = PlacementDocument()
+    paused_at = serializers.DateTimeField(allow_null=True)
     version = serializers.IntegerField()
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()

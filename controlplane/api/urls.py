@@ -29,6 +29,8 @@ admin_urls = [
 
 urlpatterns = [
     path("tenant", tenant.TenantView.as_view()),
+    path("tenant:pause", tenant.PauseTenantView.as_view()),
+    path("tenant:resume", tenant.ResumeOwnTenantView.as_view()),
     path("members", members.MembersView.as_view()),
     path("members/<str:member_id>", members.MemberView.as_view()),
     path("api-keys", api_keys.ApiKeysView.as_view()),

@@ -26,6 +26,7 @@ settings_patterns = [
     path(_T + "reference", reference.reference, name="reference"),
     path(_S, workspace_settings.workspace_settings, name="settings"),
     path(_S + "support", workspace_settings.support_grant, name="support-grant"),
+    path(_S + "work", workspace_settings.work, name="work"),
     path(_S + "leave", members.leave, name="leave"),
     path(_S + "limits", limits.limits, name="limits"),
     path(_S + "members/", members.member_list, name="members"),

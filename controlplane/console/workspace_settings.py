@@ -6,7 +6,7 @@ from functools import lru_cache
 from zoneinfo import available_timezones
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
@@ -15,6 +15,7 @@ from controlplane.console.visit import Visit, tenant_page
 from controlplane.errors import Refused
 from controlplane.operators.support import GRANT_HOURS, grant_payloads, payload_grant
 from controlplane.tenants.actions.accounts import THEMES
+from controlplane.tenants.actions.tenants import pause_work, resume_work
 from controlplane.workspace.actions import set_workspace
 
 _FIELDS = ("display_name", "timezone", "theme")
@@ -74,3 +75,21 @@ def support_grant(visit: Visit) -> HttpResponse:
         else:
             done(visit, "Clockhouse operators may not see payloads any more.")
     return redirect(visit.url("settings"))
+
+
+@tenant_page(Scope.ADMIN, "POST")
+def work(visit: Visit) -> HttpResponse:
+    """POST …/settings/work: pause all work of the workspace, or resume it."""
+    posted = visit.request.POST
+    act = {"pause": pause_work, "resume": resume_work}.get(posted.get("verb", ""))
+    if act is None:
+        raise Http404
+    reason = posted.get("reason", "").strip()[:200]
+    try:
+        act(tenant_id=visit.tenant.id, actor=visit.actor, reason=reason)
+    except Refused as refused:
+        not_done(visit, refused)
+    else:
+        text = "All work is paused: nothing begins." if act is pause_work else "Work begins again."
+        done(visit, text, link=(f"{visit.url('audit')}?action=tenant.", "In the audit log"))
+    return redirect(visit.url("settings") + "#work-title")

@@ -47,6 +47,7 @@ def config_of(tenant: Tenant) -> dict[str, Any]:
         "default_window_seconds": tenant.default_window_seconds,
         "default_once_window_seconds": tenant.default_once_window_seconds,
         "default_region_policy": tenant.default_region_policy,
+        "paused": tenant.paused_at is not None,
     }
 
 

@@ -253,6 +253,8 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "add_member": {"email": f"{secrets.token_hex(4)}@example.com", "role": "viewer"},
         "edit_member": {"role": "admin"},
         "edit_tenant": {"name": "Intruder"},
+        "pause_tenant": {},
+        "resume_own_tenant": {},
         # Operators' own; no tenant's key opens them.
         "create_operator_key": {"name": "intruder", "scopes": ["operator"]},
         "rotate_operator_key": {"grace_seconds": 0},

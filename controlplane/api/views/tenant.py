@@ -1,17 +1,19 @@
-"""GET, PATCH /v1/tenant"""
+"""GET, PATCH /v1/tenant; /v1/tenant:pause and :resume"""
 
 from __future__ import annotations
 
-from drf_spectacular.utils import extend_schema
+from typing import Any
+
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from cells.contract import Scope
 from controlplane.api.base import ApiView, tenant_or_404, with_etag
 from controlplane.api.documents import LiveTenantDocument, TenantDocument, show_live_tenant, show_tenant
-from controlplane.api.forms import EditTenant
+from controlplane.api.forms import Because, EditTenant
 from controlplane.api.permissions import needs
-from controlplane.tenants.actions.tenants import update_tenant
+from controlplane.tenants.actions.tenants import pause_work, resume_work, update_tenant
 
 
 class TenantView(ApiView):
@@ -34,3 +36,35 @@ class TenantView(ApiView):
         )
         tenant = tenant_or_404(self.tenant_id)
         return with_etag(show_tenant(tenant), tenant.version)
+
+
+class _TenantVerb(ApiView):
+    scopes = needs(POST=Scope.ADMIN)
+    act: Any = None
+
+    @extend_schema(request=Because, responses=TenantDocument)
+    def post(self, request: Request) -> Response:
+        type(self).act(
+            tenant_id=self.tenant_id,
+            expected_version=self.expected_version(),
+            actor=self.actor,
+            reason=self.read(Because)["reason"],
+        )
+        tenant = tenant_or_404(self.tenant_id)
+        return with_etag(show_tenant(tenant), tenant.version)
+
+
+@extend_schema_view(
+    post=extend_schema(
+        operation_id="pause_tenant",
+        description="Nothing of the tenant begins until it is resumed; runs under way end. What falls due "
+        "meanwhile follows each job's misfire policy when it is resumed.",
+    )
+)
+class PauseTenantView(_TenantVerb):
+    act = staticmethod(pause_work)
+
+
+@extend_schema_view(post=extend_schema(operation_id="resume_own_tenant", description="Work begins again."))
+class ResumeOwnTenantView(_TenantVerb):
+    act = staticmethod(resume_work)

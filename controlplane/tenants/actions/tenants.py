@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from controlplane.actors import Actor
 from controlplane.errors import Conflicting, Fault, Invalid, one_line
@@ -217,3 +218,41 @@ def resume_tenant(
         tenant_id=tenant_id, state=TenantState.ACTIVE, action="tenant.resume",
         expected_version=expected_version, actor=actor, reason=reason,
     )  # fmt: skip
+
+
+@transaction.atomic
+def _set_paused(
+    *, tenant_id: uuid.UUID, paused: bool, expected_version: int | None, actor: Actor, reason: str
+) -> Tenant:
+    tenant = lock_tenant(tenant_id, expected_version=expected_version)
+    before = tenant.paused_at
+    if (before is not None) == paused:
+        return tenant
+    tenant.paused_at = timezone.now() if paused else None
+    tenant_changed(tenant)
+    record(
+        action="tenant.pause_work" if paused else "tenant.resume_work", subject=tenant.public_id,
+        tenant_id=tenant.id, actor=actor, reason=reason,
+        before={"paused_at": before and before.isoformat()},
+        after={"paused_at": tenant.paused_at and tenant.paused_at.isoformat()},
+    )  # fmt: skip
+    return tenant
+
+
+def pause_work(
+    *, tenant_id: uuid.UUID, expected_version: int | None = None, actor: Actor, reason: str
+) -> Tenant:
+    """Nothing of the tenant begins until it is resumed; what is under way ends. Everything can be read
+    and changed. What falls due meanwhile follows each job's misfire policy then."""
+    return _set_paused(
+        tenant_id=tenant_id, paused=True, expected_version=expected_version, actor=actor, reason=reason
+    )
+
+
+def resume_work(
+    *, tenant_id: uuid.UUID, expected_version: int | None = None, actor: Actor, reason: str
+) -> Tenant:
+    """Work begins again."""
+    return _set_paused(
+        tenant_id=tenant_id, paused=False, expected_version=expected_version, actor=actor, reason=reason
+    )

@@ -63,6 +63,8 @@ NEW_CELL = {"name": "c-9", "region": "here", "url": "http://c:1", "key_hex": "00
 ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("GET", "/v1/tenant", Scope.JOBS_READ, None),
     ("PATCH", "/v1/tenant", Scope.ADMIN, {"name": "New"}),
+    ("POST", "/v1/tenant:pause", Scope.ADMIN, {}),
+    ("POST", "/v1/tenant:resume", Scope.ADMIN, {}),
     ("GET", "/v1/members", Scope.ADMIN, None),
     ("POST", "/v1/members", Scope.ADMIN, {"email": "a@example.com", "role": "viewer"}),
     ("GET", "/v1/members/{member_id}", Scope.ADMIN, None),

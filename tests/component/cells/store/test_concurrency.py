@@ -250,3 +250,18 @@ async def test_an_occurrence_that_waits_for_a_place_is_under_way_for_the_next(
         "SELECT state, reason FROM runs WHERE parent_id = %s ORDER BY scheduled_for", job.job_id
     )
     assert rows == [("DUE", "concurrency"), (expected, "overlap")]
+
+
+async def test_of_a_paused_tenant_nothing_is_claimed_and_nothing_is_lost(world: World) -> None:
+    """What fell due in the pause follows the misfire policy afterwards."""
+    start = seconds_ago(7200)
+    job = new_job(start, every(3600, start))
+    await world.create(job)
+    await world.put_tenant(world.a, version=2, paused=True)
+    member = member_of(job, world.a.tenant_id)
+    held = await world.claim(member)
+    assert (held.claims, held.stale, held.too_early) == ([], [], [member])
+    await world.put_tenant(world.a, version=3, paused=False)
+    (claim,) = (await world.claim(member)).claims
+    assert claim.key.scheduled_for == start + timedelta(hours=2)
+    assert dict(await world.rows("SELECT state, skipped FROM runs")) == {"RUNNING": 0, "SKIPPED": 2}
