@@ -14,7 +14,7 @@ from typing import Self
 
 import httpx
 
-from controlplane.client import bulk_calls, calls, management, queue_calls, run_calls
+from controlplane.client import bulk_calls, calls, management, queue_calls, redrive_calls, run_calls
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
 from controlplane.client.profiles import find_settings
@@ -114,6 +114,12 @@ class AsyncDeadLetters(AsyncResource):
 
     list = AsyncPages(run_calls.list_dead_letters)
     page = AsyncSends(run_calls.list_dead_letters)
+    choose = AsyncSends(redrive_calls.choose_letters)
+    begin = AsyncSends(redrive_calls.begin)
+    redrive_run = AsyncSends(redrive_calls.redrive_run)
+    redrives = AsyncPages(redrive_calls.list_redrives)
+    redrive = AsyncSends(redrive_calls.get_redrive)
+    stop = AsyncSends(redrive_calls.stop_redrive)
 
 
 class AsyncStats(AsyncResource):

@@ -12,7 +12,7 @@ from typing import Self
 
 import httpx
 
-from controlplane.client import bulk_calls, calls, management, queue_calls, run_calls
+from controlplane.client import bulk_calls, calls, management, queue_calls, redrive_calls, run_calls
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
 from controlplane.client.profiles import find_settings
@@ -112,6 +112,12 @@ class DeadLetters(Resource):
 
     list = Pages(run_calls.list_dead_letters)
     page = Sends(run_calls.list_dead_letters)
+    choose = Sends(redrive_calls.choose_letters)
+    begin = Sends(redrive_calls.begin)
+    redrive_run = Sends(redrive_calls.redrive_run)
+    redrives = Pages(redrive_calls.list_redrives)
+    redrive = Sends(redrive_calls.get_redrive)
+    stop = Sends(redrive_calls.stop_redrive)
 
 
 class Stats(Resource):

@@ -15,6 +15,7 @@ from controlplane.client.cli import (
     people,
     planning,
     queues,
+    redrives,
     runs,
     targets,
     working,
@@ -36,7 +37,7 @@ app.add_typer(jobs.app, name="jobs")
 bulk.register(jobs.app)
 app.add_typer(bulk.operations, name="operations")
 app.add_typer(runs.app, name="runs")
-app.add_typer(runs.dlq, name="dlq")
+app.add_typer(redrives.dlq, name="dlq")
 app.add_typer(targets.app, name="targets")
 app.add_typer(queues.app, name="queues")
 app.add_typer(people.keys, name="keys")

@@ -260,7 +260,7 @@ async def test_of_a_paused_tenant_nothing_is_claimed_and_nothing_is_lost(world: 
     await world.put_tenant(world.a, version=2, paused=True)
     member = member_of(job, world.a.tenant_id)
     held = await world.claim(member)
-    assert (held.claims, held.stale, held.too_early) == ([], [], [member])
+    assert (list(held.claims), held.stale, held.too_early) == ([], [], [member])
     await world.put_tenant(world.a, version=3, paused=False)
     (claim,) = (await world.claim(member)).claims
     assert claim.key.scheduled_for == start + timedelta(hours=2)
