@@ -176,6 +176,24 @@ def test_what_failed_for_good_is_in_the_dead_letters(client: Clockhouse) -> None
     assert letters is not None
     groups = client.dlq.page(fingerprint=letters[0].fingerprint).groups
     assert letters[0].fingerprint in [group.fingerprint for group in groups]
+    chosen = client.dlq.choose("redrive", job_id=job.job_id)
+    assert chosen.count == 1
+    begun = client.dlq.begin(chosen, max_per_second=10)
+    over = eventually_sync(
+        lambda: one if (one := client.dlq.redrive(begun.redrive_id)).over else None, timeout=60
+    )
+    assert over is not None
+    assert over.done == 1
+    assert eventually_sync(
+        lambda: [x for x in client.dlq.list() if x.job_id == job.job_id], timeout=30
+    )  # it failed again
+    done_with = client.dlq.begin(client.dlq.choose("purge", job_id=job.job_id), max_per_second=10)
+    purged = eventually_sync(
+        lambda: one if (one := client.dlq.redrive(done_with.redrive_id)).over else None, timeout=60
+    )
+    assert purged is not None
+    assert (purged.state, purged.done) == ("DONE", 1)
+    assert [x for x in client.dlq.list() if x.job_id == job.job_id] == []
 
 
 def test_the_rest_of_the_api(client: Clockhouse) -> None:

@@ -157,14 +157,18 @@ def test_the_other_commands(cli: Cli, stack: Stack) -> None:
     assert {"from", "to", "items"} <= cli.json("usage").keys()
     assert "total" in cli.json("usage", "--cost")
     assert cli.json("stats", "--last", "15m")["total"]["started"] >= 1
-    assert cli.json("dlq", "list")["items"]
+    letters = cli.json("dlq", "list")["items"]
+    assert letters
+    again = cli.json("dlq", "redrive", letters[0]["run_id"], "--yes", "--no-wait")
+    assert (again["action"], again["total"]) == ("redrive", 1)
+    assert again["redrive_id"] in [one["redrive_id"] for one in cli.json("dlq", "redrives")]
     preview = cli("jobs", "preview", "--cron", "30 2 * * *", "-z", "Europe/Berlin", "-n", "2").stdout
     assert "gap" in preview
 
 
 @pytest.mark.parametrize(
-    "words", ["jobs list", "runs list", "dlq list", "targets list", "keys list", "members list", "usage",
-              "usage --cost", "stats", "tenant", "profile show", "--help", "jobs create --help"],
+    "words", ["jobs list", "runs list", "dlq list", "dlq redrives", "targets list", "keys list", "members list",
+              "usage", "usage --cost", "stats", "tenant", "profile show", "--help", "jobs create --help"],
 )  # fmt: skip
 def test_everything_has_a_form_for_people(cli: Cli, words: str) -> None:
     shown = CliRunner().invoke(app, words.split(), env=cli.environment)
