@@ -167,8 +167,9 @@ def test_the_other_commands(cli: Cli, stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["jobs list", "runs list", "dlq list", "dlq redrives", "targets list", "keys list", "members list",
-              "usage", "usage --cost", "stats", "tenant", "profile show", "--help", "jobs create --help"],
+    "words", ["jobs list", "runs list", "dlq list", "dlq redrives", "targets list", "keys list",
+              "members list", "usage", "usage --cost", "stats", "tenant", "profile show", "--help",
+              "jobs create --help"],
 )  # fmt: skip
 def test_everything_has_a_form_for_people(cli: Cli, words: str) -> None:
     shown = CliRunner().invoke(app, words.split(), env=cli.environment)
