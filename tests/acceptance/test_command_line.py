@@ -157,13 +157,22 @@ def test_the_other_commands(cli: Cli, stack: Stack) -> None:
     assert {"from", "to", "items"} <= cli.json("usage").keys()
     assert "total" in cli.json("usage", "--cost")
     assert cli.json("stats", "--last", "15m")["total"]["started"] >= 1
-    letters = cli.json("dlq", "list")["items"]
-    assert letters
-    again = cli.json("dlq", "redrive", letters[0]["run_id"], "--yes", "--no-wait")
-    assert (again["action"], again["total"]) == ("redrive", 1)
-    assert again["redrive_id"] in [one["redrive_id"] for one in cli.json("dlq", "redrives")]
     preview = cli("jobs", "preview", "--cron", "30 2 * * *", "-z", "Europe/Berlin", "-n", "2").stdout
     assert "gap" in preview
+
+
+def test_dead_letters_are_tried_again(cli: Cli) -> None:
+    key = unique("dead")
+    cli.json(
+        "jobs", "create", "--cron", "0 8 * * *", "-z", "UTC", "-t", "tgt_echo", "--path", "/status/418",
+        "--key", key,
+    )  # fmt: skip
+    run = cli.json("jobs", "trigger", key, "--wait", expect=1)
+    assert run["state"] == "FAILED"
+    assert run["run_id"] in [letter["run_id"] for letter in cli.json("dlq", "list")["items"]]
+    begun = cli.json("dlq", "redrive", run["run_id"], "--yes", "--no-wait")
+    assert (begun["action"], begun["total"]) == ("redrive", 1)
+    assert begun["redrive_id"] in [one["redrive_id"] for one in cli.json("dlq", "redrives")]
 
 
 @pytest.mark.parametrize(
