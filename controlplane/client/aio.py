@@ -14,7 +14,7 @@ from typing import Self
 
 import httpx
 
-from controlplane.client import bulk_calls, calls, management, queue_calls, redrive_calls, run_calls
+from controlplane.client import bulk_calls, calendar_calls, calls, management, queue_calls, redrive_calls, run_calls
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
 from controlplane.client.profiles import find_settings
@@ -107,6 +107,27 @@ class AsyncTaskQueues(AsyncResource):
     get = AsyncSends(queue_calls.get_queue)
     pause = AsyncSends(queue_calls.pause_queue)
     resume = AsyncSends(queue_calls.resume_queue)
+
+
+class AsyncCalendars(AsyncResource):
+    """`client.calendars`"""
+
+    put = AsyncSends(calendar_calls.put_calendar)
+    get = AsyncSends(calendar_calls.get_calendar)
+    list = AsyncPages(calendar_calls.list_calendars)
+    page = AsyncSends(calendar_calls.list_calendars)
+    delete = AsyncSends(calendar_calls.delete_calendar)
+
+
+class AsyncBackfills(AsyncResource):
+    """`client.backfills`"""
+
+    plan = AsyncSends(calendar_calls.plan_backfill)
+    start = AsyncSends(calendar_calls.backfill_job)
+    list = AsyncPages(calendar_calls.list_backfills)
+    page = AsyncSends(calendar_calls.list_backfills)
+    get = AsyncSends(calendar_calls.get_backfill)
+    stop = AsyncSends(calendar_calls.stop_backfill)
 
 
 class AsyncDeadLetters(AsyncResource):
@@ -208,6 +229,8 @@ class AsyncClockhouse:
         self.dlq = AsyncDeadLetters(transport)
         self.selections = AsyncSelections(transport)
         self.operations = AsyncOperations(transport)
+        self.calendars = AsyncCalendars(transport)
+        self.backfills = AsyncBackfills(transport)
         self.stats = AsyncStats(transport)
         self.events = AsyncEvents(transport)
         self.tenant = AsyncTenant(transport)

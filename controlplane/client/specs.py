@@ -50,15 +50,23 @@ class Schedule:
         start_at: datetime | str | None = None,
         end_at: datetime | str | None = None,
         dst: Dst | None = None,
+        dialect: Literal["UNIX", "QUARTZ", "EVENTBRIDGE"] | None = None,
+        calendar: str | None = None,
+        roll: Literal["SKIP", "NEXT", "PREVIOUS"] | None = None,
     ) -> Schedule:
-        """Five Unix fields, or `@daily` and the like, on the wall clock of a time zone."""
+        """Five Unix fields, or `@daily` and the like, on the wall clock of a time zone; or an expression of
+        another dialect. A run on a day that the `calendar` (an id) excludes does not take place, or
+        moves to the same time on the next or previous open day (`roll`)."""
         return cls(
             without_none(
                 type="CRON",
                 cron=expression,
+                dialect=dialect,
                 time_zone=time_zone,
                 start_at=_instant(start_at),
                 end_at=_instant(end_at),
+                calendar=calendar,
+                roll=roll,
                 dst=dst.body() if dst else None,
             )
         )
@@ -178,6 +186,7 @@ class NewJob:
     dispatch_window_seconds: int | None = None
     misfire_policy: Literal["RUN_ONCE", "RUN_ALL", "SKIP"] | None = None
     misfire_grace_seconds: int | None = None
+    overlap_policy: Literal["ALLOW", "SKIP", "BUFFER_ONE", "CANCEL_PREVIOUS"] | None = None
     region_policy: str | None = None
     delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"] | None = None
 
@@ -195,6 +204,7 @@ class NewJob:
             dispatch_window_seconds=self.dispatch_window_seconds,
             misfire_policy=self.misfire_policy,
             misfire_grace_seconds=self.misfire_grace_seconds,
+            overlap_policy=self.overlap_policy,
             region_policy=self.region_policy,
             delivery=self.delivery,
         )

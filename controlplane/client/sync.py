@@ -12,7 +12,7 @@ from typing import Self
 
 import httpx
 
-from controlplane.client import bulk_calls, calls, management, queue_calls, redrive_calls, run_calls
+from controlplane.client import bulk_calls, calendar_calls, calls, management, queue_calls, redrive_calls, run_calls
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
 from controlplane.client.profiles import find_settings
@@ -105,6 +105,27 @@ class TaskQueues(Resource):
     get = Sends(queue_calls.get_queue)
     pause = Sends(queue_calls.pause_queue)
     resume = Sends(queue_calls.resume_queue)
+
+
+class Calendars(Resource):
+    """`client.calendars`"""
+
+    put = Sends(calendar_calls.put_calendar)
+    get = Sends(calendar_calls.get_calendar)
+    list = Pages(calendar_calls.list_calendars)
+    page = Sends(calendar_calls.list_calendars)
+    delete = Sends(calendar_calls.delete_calendar)
+
+
+class Backfills(Resource):
+    """`client.backfills`"""
+
+    plan = Sends(calendar_calls.plan_backfill)
+    start = Sends(calendar_calls.backfill_job)
+    list = Pages(calendar_calls.list_backfills)
+    page = Sends(calendar_calls.list_backfills)
+    get = Sends(calendar_calls.get_backfill)
+    stop = Sends(calendar_calls.stop_backfill)
 
 
 class DeadLetters(Resource):
@@ -206,6 +227,8 @@ class Clockhouse:
         self.dlq = DeadLetters(transport)
         self.selections = Selections(transport)
         self.operations = Operations(transport)
+        self.calendars = Calendars(transport)
+        self.backfills = Backfills(transport)
         self.stats = Stats(transport)
         self.events = Events(transport)
         self.tenant = Tenant(transport)

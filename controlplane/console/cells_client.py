@@ -165,6 +165,16 @@ class CellClient:
         extra = {"If-Match": f'"{version}"'} if version is not None else {}
         return self._send("PATCH", target, body=body, extra=extra)
 
+    def put(
+        self, target: str, body: Mapping[str, Any], *, version: int | None = None, only_create: bool = False
+    ) -> Answer:
+        """Make it what the body says; with a version only if it is still that one, with `only_create` only
+        if there is none (else `Refused` 412)."""
+        extra = {"If-Match": f'"{version}"'} if version is not None else {}
+        if only_create:
+            extra["If-None-Match"] = "*"
+        return self._send("PUT", target, body=body, extra=extra)
+
     def delete(self, target: str) -> Answer:
         """Remove (for jobs: cancel)."""
         return self._send("DELETE", target)

@@ -16,12 +16,22 @@ from controlplane.console.axis import Due, build, scale_for
 from controlplane.console.cells_client import CellAway, Refused, path
 from controlplane.console.job_changes import fields_of
 from controlplane.console.job_form import SCHEDULE_FIELDS, JobForm, new_form, read_form
-from controlplane.console.lists import label
+from controlplane.console.lists import LONGEST, label
 from controlplane.console.visit import Visit, tenant_page
-from controlplane.console.wording import parse
+from controlplane.console.wording import OVERLAPS, ROLLS, parse
 
 _SHOWN = 10
 _DRAWN = 50
+#: How a cron expression is read, and what its fields are.
+DIALECTS = (
+    ("UNIX", "Unix", "minute, hour, day, month, weekday"),
+    (
+        "QUARTZ",
+        "Quartz",
+        "second, minute, hour, day, month, weekday 1-7 from Sunday, perhaps a year; ? L W #",
+    ),
+    ("EVENTBRIDGE", "EventBridge", "minute, hour, day, month, weekday 1-7 from Sunday, year; ? L W #"),
+)
 #: Only what comes next is of interest here.
 _NOW_AT = 0.06
 
@@ -90,6 +100,8 @@ def preview(visit: Visit, form: JobForm) -> dict[str, Any]:
     return {
         "coming": coming[:_SHOWN],
         "transitions": answer.document["transitions"],
+        "excluded": answer.document["excluded"][:_SHOWN],
+        "excluded_more": max(0, len(answer.document["excluded"]) - _SHOWN),
         "axis": build(now=visit.now, scale=scale, zone=visit.zone, due=due, now_at=_NOW_AT),
     }
 
@@ -109,6 +121,9 @@ def form_page(visit: Visit, form: JobForm, status: int = 200, **more: Any) -> Ht
         "zones": sorted(available_timezones()),
         "kinds": (("CRON", "Cron"), ("RATE", "Every …"), ("ONCE", "Once"), ("NOW", "Now")),
         "units": (("1", "seconds"), ("60", "minutes"), ("3600", "hours"), ("86400", "days")),
+        "dialects": DIALECTS,
+        "rolls": ROLLS,
+        "overlaps": OVERLAPS,
         "methods": ("POST", "GET", "PUT", "PATCH", "DELETE"),
         "target_kinds": (("HTTP", "Clockhouse calls a target"), ("TASK_QUEUE", "A worker fetches it")),
         "one_region": _one_region(visit, form, more.get("job")),
@@ -117,6 +132,7 @@ def form_page(visit: Visit, form: JobForm, status: int = 200, **more: Any) -> Ht
     try:
         context["targets"] = visit.cell.get("/v1/targets", state="APPROVED", limit=200)["items"]
         context["queues"] = visit.cell.get("/v1/task-queues")["items"]
+        context["calendars"] = visit.cell.get("/v1/calendars", limit=LONGEST)["items"]
         shown = JobForm(values=form.values, token="")
         context |= preview(visit, shown)
     except CellAway as away:
@@ -126,4 +142,6 @@ def form_page(visit: Visit, form: JobForm, status: int = 200, **more: Any) -> Ht
     # A job may name a target that was disabled since, or one beyond the first two hundred.
     if all(target["target_id"] != form.values.get("target_id") for target in context.get("targets", ())):
         context["other_target"] = form.values.get("target_id")
+    if all(each["calendar_id"] != form.values.get("calendar") for each in context.get("calendars", ())):
+        context["other_calendar"] = form.values.get("calendar")
     return visit.page("console/jobs/form.html", status=status, **context, **more)

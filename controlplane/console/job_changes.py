@@ -24,7 +24,10 @@ def fields_of(job: Mapping[str, Any]) -> dict[str, str]:
     schedule, target, retry = job["schedule"], job["target"], job["retry_policy"]
     found: dict[str, Any] = {
         **DEFAULTS,
-        **{name: job.get(name) for name in ("name", "key", "priority", "misfire_policy", "region_policy")},
+        **{
+            name: job.get(name)
+            for name in ("name", "key", "priority", "misfire_policy", "overlap_policy", "region_policy")
+        },
         "delivery": job.get("delivery") or DEFAULTS["delivery"],
         "kind": schedule["type"],
         "tags": ", ".join(job.get("tags") or ()),
@@ -37,7 +40,8 @@ def fields_of(job: Mapping[str, Any]) -> dict[str, str]:
         "time_zone": schedule.get("time_zone") or "UTC",
     }
     if schedule["type"] == "CRON":
-        found["cron"] = schedule["cron"]
+        found |= {name: schedule.get(name) for name in ("cron", "calendar")}
+        found |= {"dialect": schedule.get("dialect") or "UNIX", "roll": schedule.get("roll") or "SKIP"}
     if schedule["type"] == "RATE":
         size = next(unit for unit in _UNITS if schedule["every_seconds"] % unit == 0)
         found |= {"every": schedule["every_seconds"] // size, "every_unit": size}

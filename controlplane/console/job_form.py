@@ -17,6 +17,8 @@ from controlplane.console.cells_client import Fault
 DEFAULTS: dict[str, str] = {
     "kind": "CRON",
     "cron": "0 9 * * 1-5",
+    "dialect": "UNIX",
+    "roll": "SKIP",
     "every": "15",
     "every_unit": "60",
     "target_kind": "HTTP",
@@ -31,20 +33,42 @@ DEFAULTS: dict[str, str] = {
     "initial_backoff_seconds": "10",
     "max_backoff_seconds": "600",
     "misfire_policy": "RUN_ONCE",
+    "overlap_policy": "ALLOW",
 }
 #: Every field, in the order of the form.
 FIELDS = (
-    *("name", "kind", "cron", "every", "every_unit", "run_at", "time_zone", "start_at", "end_at"),
-    *("dst_gap", "dst_overlap", "target_kind", "target_id", "method", "path", "timeout_seconds"),
+    *("name", "kind", "dialect", "cron", "every", "every_unit", "run_at", "time_zone", "start_at", "end_at"),
+    *(
+        "calendar",
+        "roll",
+        "dst_gap",
+        "dst_overlap",
+        "target_kind",
+        "target_id",
+        "method",
+        "path",
+        "timeout_seconds",
+    ),
     *("task_queue", "lease_seconds", "payload", "headers"),
     *("max_attempts", "initial_backoff_seconds", "max_backoff_seconds", "priority"),
-    *("dispatch_window_seconds", "misfire_policy", "delivery", "region_policy", "tags", "key"),
+    *(
+        "dispatch_window_seconds",
+        "misfire_policy",
+        "overlap_policy",
+        "delivery",
+        "region_policy",
+        "tags",
+        "key",
+    ),
 )
 #: Where a pointer of the API is shown. The longest beginning counts.
 _PLACES: dict[str, str] = {
     "/schedule": "cron",
     "/schedule/type": "kind",
     "/schedule/cron": "cron",
+    "/schedule/dialect": "dialect",
+    "/schedule/calendar": "calendar",
+    "/schedule/roll": "roll",
     "/schedule/time_zone": "time_zone",
     "/schedule/every_seconds": "every",
     "/schedule/run_at": "run_at",
@@ -72,8 +96,12 @@ _PLACES: dict[str, str] = {
     "/misfire_policy": "misfire_policy",
     "/delivery": "delivery",
     "/region_policy": "region_policy",
+    "/overlap_policy": "overlap_policy",
 }
-SCHEDULE_FIELDS = ("cron", "time_zone", "every", "run_at", "start_at", "end_at", "dst_gap", "dst_overlap")
+SCHEDULE_FIELDS = (
+    *("cron", "dialect", "time_zone", "every", "run_at", "start_at", "end_at", "calendar", "roll"),
+    *("dst_gap", "dst_overlap"),
+)
 #: What a browser's field for local times sends; it leaves out seconds that are none.
 LOCAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?")
 
@@ -110,6 +138,10 @@ class JobForm:
         made: dict[str, Any] = {"type": kind}
         if kind == "CRON":
             made["cron"] = value("cron", "")
+            if (dialect := value("dialect") or "UNIX") != "UNIX":
+                made["dialect"] = dialect
+            if calendar := value("calendar", ""):
+                made |= {"calendar": calendar, "roll": value("roll") or "SKIP"}
         if kind == "RATE":
             made["every_seconds"] = _seconds(value("every", ""), value("every_unit", "1"))
         if kind == "ONCE":
@@ -148,6 +180,7 @@ class JobForm:
             "priority": value("priority", "DEFAULT"),
             "misfire_policy": value("misfire_policy", "RUN_ONCE"),
             "delivery": value("delivery") or "AT_LEAST_ONCE",
+            "overlap_policy": value("overlap_policy") or "ALLOW",
             "retry_policy": {
                 name: _number(value(name, ""))
                 for name in ("max_attempts", "initial_backoff_seconds", "max_backoff_seconds")

@@ -114,6 +114,9 @@ def _job(visit: Visit, job_id: str) -> dict[str, Any]:
         "coming": coming[:_NEXT],
         "obstacles": obstacles(job, target, suspended=visit.tenant.state == "SUSPENDED"),
         "axis": axis,
+        "may_backfill": visit.may_trigger
+        and job["status"] != "CANCELLED"
+        and job["schedule"]["type"] != "NOW",
         "editable": visit.may_write and job["status"] in EDITABLE,
         "actions": [action for action in ACTIONS.values() if action.offered(visit, job)],
     }

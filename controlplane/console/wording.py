@@ -91,6 +91,41 @@ def readable(body: str | None) -> str | None:
         return body
 
 
+#: What becomes of an occurrence on a day that its calendar excludes.
+ROLLS = (
+    ("SKIP", "does not run"),
+    ("NEXT", "moves to the next open day"),
+    ("PREVIOUS", "moves to the open day before"),
+)
+#: What an occurrence does while the one before it has not ended.
+OVERLAPS = (
+    ("ALLOW", "runs beside it"),
+    ("SKIP", "does not run"),
+    ("BUFFER_ONE", "waits for its end; only one does"),
+    ("CANCEL_PREVIOUS", "runs, and asks it to stop"),
+)
+#: Why an occurrence deliberately did not run.
+SKIPPED = {
+    "misfire": "it was missed, and the misfire policy does not catch up with it",
+    "dst_gap": "its local time did not exist on that day",
+    "calendar": "the job's calendar excludes the day",
+    "overlap": "the one before had not ended",
+    "paused": "the job was paused",
+    "edited": "the schedule was changed before the run began",
+    "cancelled": "the job was cancelled before the run began",
+}
+
+
+def run_reason(run: Mapping[str, Any]) -> str:
+    """Why a run is as it is, in words; empty if nothing is to be said."""
+    reason = str(run.get("reason") or "")
+    if run.get("state") == "SKIPPED":
+        return SKIPPED.get(reason, reason)
+    if run.get("state") == "DUE" and reason == "overlap":
+        return "it waits for the one before it to end"
+    return reason
+
+
 def relative(at: datetime, now: datetime) -> str:
     """`in 3 min`, `12 s ago`, `just now`."""
     gap = at - now

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.contrib import messages
 from django.db.models import Count, Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from controlplane.adminsite import operator
+from controlplane.errors import Refused
 from controlplane.operators.pages import act, operator_page, page
 from controlplane.topology.actions.cells import set_cell_state
+from controlplane.topology.actions.windows import lengthen_windows
 from controlplane.topology.models import Cell, CellState
 
 #: A status older than this says nothing about now; beat asks every ten seconds.
@@ -21,6 +25,8 @@ STALE = timedelta(seconds=60)
 LATE_MS = 2_000
 _PRIORITIES = ("CRITICAL", "HIGH", "DEFAULT", "LOW")
 _SETTABLE = {CellState.OPEN: "Open", CellState.CORDONED: "Cordon", CellState.DRAINING: "Drain"}
+
+_LENGTHEN = ("from", "until", "extra_seconds", "tenant", "reason")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +134,7 @@ def one_cell(request: HttpRequest, name: str) -> HttpResponse:
                 reason=request.POST.get("reason", "").strip()[:300],
             )
         return redirect("operators:cell", name)
+    now = timezone.now()
     placements = (
         cell.placements.select_related("tenant__quota")
         .order_by("-tenant__quota__job_runs_per_second", "tenant__slug")
@@ -137,8 +144,45 @@ def one_cell(request: HttpRequest, name: str) -> HttpResponse:
         request,
         "cell.html",
         name,
-        sight=sight(cell, now=timezone.now()),
+        sight=sight(cell, now=now),
+        stretch=[f"{now.astimezone(UTC) + timedelta(minutes=m):%Y-%m-%dT%H:%M}" for m in (1, 31)],
         sites=cell.sites.all(),
         placements=placements,
         states=[(value, word) for value, word in _SETTABLE.items() if value != cell.state],
     )
+
+
+@operator_page("POST")
+def lengthen(request: HttpRequest, name: str) -> HttpResponse:
+    """POST /admin/pages/cells/<name>/lengthen: LOW timers of coming minutes move later."""
+    given = {field: request.POST.get(field, "").strip()[:300] for field in _LENGTHEN}
+    since, until = (_utc(given[field]) for field in ("from", "until"))
+    extra = given["extra_seconds"]
+    if since is None or until is None or not (extra.isascii() and extra.isdecimal() and len(extra) < 7):
+        messages.error(request, "Nothing was changed: two times in UTC and whole seconds are needed.")
+        return redirect("operators:cell", name)
+    try:
+        done = lengthen_windows(
+            cell=name,
+            since=since,
+            until=until,
+            extra_seconds=int(extra),
+            tenant=given["tenant"] or None,
+            actor=operator(request),
+            reason=given["reason"],
+        )
+    except Refused as refused:
+        messages.error(request, f"Windows were not lengthened: {refused}")
+    else:
+        more = " There are more than one request moves: do it again." if done["more"] else ""
+        messages.success(request, f"{done['jobs']} LOW timers of {name} start later.{more}")
+    return redirect("operators:cell", name)
+
+
+def _utc(text: str) -> datetime | None:
+    """A local time of a form, which is UTC here."""
+    try:
+        found = parse_datetime(text)
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found

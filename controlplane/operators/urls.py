@@ -9,6 +9,7 @@ app_name = "operators"
 urlpatterns = [
     path("cells/", cells.cell_list, name="cells"),
     path("cells/<slug:name>/", cells.one_cell, name="cell"),
+    path("cells/<slug:name>/lengthen", cells.lengthen, name="cell-lengthen"),
     path("tenants/", tenants.tenant_list, name="tenants"),
     path("tenants/<slug:slug>/", tenants.one_tenant, name="tenant"),
     path("tenants/<slug:slug>/<slug:verb>", tenants.tenant_action, name="tenant-action"),

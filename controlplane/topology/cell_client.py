@@ -30,12 +30,18 @@ def _http() -> httpx.Client:
 
 
 def _exchange(
-    name: str, url: str, method: str, path: str, content: bytes, headers: dict[str, str]
+    name: str,
+    url: str,
+    method: str,
+    path: str,
+    content: bytes,
+    headers: dict[str, str],
+    timeout: httpx.Timeout,
 ) -> httpx.Response:
     fault = "no address"
     for address in _turns.order(url):
         try:
-            return _http().request(method, address + path, content=content, headers=headers)
+            return _http().request(method, address + path, content=content, headers=headers, timeout=timeout)
         except (httpx.ConnectError, httpx.ConnectTimeout) as e:
             _turns.refused(address)
             fault = f"{type(e).__name__}: {e}"
@@ -44,8 +50,9 @@ def _exchange(
     raise CellUnreachable(f"{name}: {fault}")
 
 
-def call_cell(cell: Cell, method: str, path: str, body: Any = None) -> Any:
-    """Calls a cell and gives its JSON answer back. Raises `CellUnreachable`."""
+def call_cell(cell: Cell, method: str, path: str, body: Any = None, *, timeout: float | None = None) -> Any:
+    """Calls a cell and gives its JSON answer back, which may take `timeout` seconds (5). Raises
+    `CellUnreachable`."""
     url = Site.objects.filter(cell=cell, primary=True).values_list("url", flat=True).first()
     if url is None:
         raise CellUnreachable(f"{cell.name} has no site")
@@ -61,7 +68,8 @@ def call_cell(cell: Cell, method: str, path: str, body: Any = None) -> Any:
     )
     if content:
         headers["Content-Type"] = "application/json"
-    answer = _exchange(cell.name, url, method, path, content, headers)
+    patience = _TIMEOUT if timeout is None else httpx.Timeout(timeout, connect=1.0)
+    answer = _exchange(cell.name, url, method, path, content, headers, patience)
     if answer.status_code != 200:
         raise CellUnreachable(f"{cell.name}: {answer.status_code} to {method} {path}: {answer.text[:200]}")
     try:

@@ -9,6 +9,7 @@ import typer
 from controlplane.client.cli import (
     accounts,
     bulk,
+    calendars,
     importing,
     jobs,
     money,
@@ -36,6 +37,9 @@ app = typer.Typer(
 app.add_typer(jobs.app, name="jobs")
 bulk.register(jobs.app)
 app.add_typer(bulk.operations, name="operations")
+command(jobs.app, "backfill")(calendars.backfill)
+app.add_typer(calendars.backfills, name="backfills")
+app.add_typer(calendars.app, name="calendars")
 app.add_typer(runs.app, name="runs")
 app.add_typer(redrives.dlq, name="dlq")
 app.add_typer(targets.app, name="targets")

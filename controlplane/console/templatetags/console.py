@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -107,6 +108,24 @@ def target_link(context: Context, label: object) -> SafeString | str:
     except NoReverseMatch:
         return format_html("<code>{}</code>", label)
     return format_html('<a class="plain" href="{}"><code>{}</code></a>', href, label)
+
+
+@register.filter
+def roll_words(value: object) -> str:
+    """What becomes of a run on an excluded day."""
+    return dict(wording.ROLLS).get(str(value), str(value))
+
+
+@register.filter
+def overlap_words(value: object) -> str:
+    """What an occurrence does while the one before it has not ended."""
+    return dict(wording.OVERLAPS).get(str(value), str(value))
+
+
+@register.filter
+def run_reason(run: Mapping[str, Any]) -> str:
+    """Why a run is as it is."""
+    return wording.run_reason(run)
 
 
 @register.filter

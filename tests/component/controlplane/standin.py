@@ -24,6 +24,7 @@ class StandInCell:
         self.key = key
         self.tenants: dict[str, dict[str, Any]] = {}
         self.puts = 0
+        self.lengthened: list[dict[str, Any]] = []
         self.failing = False
         cell = self
 
@@ -34,6 +35,10 @@ class StandInCell:
             def do_PUT(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 self._answer(body, lambda: cell._put(self.path, body))
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                self._answer(body, lambda: cell._post(self.path, body))
 
             def do_GET(self) -> None:
                 self._answer(b"", lambda: cell._get(self.path))
@@ -86,6 +91,11 @@ class StandInCell:
         if applied:
             self.tenants[tenant_id] = {"tenant_id": tenant_id, **body}
         return {"applied": applied, **self.tenants[tenant_id]}
+
+    def _post(self, path: str, raw: bytes) -> dict[str, Any]:
+        assert path == "/internal/windows:lengthen"
+        self.lengthened.append(json.loads(raw))
+        return {"jobs": 7, "more": False}
 
     def _get(self, path: str) -> dict[str, Any]:
         if path == "/internal/status":

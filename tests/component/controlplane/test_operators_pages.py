@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from django.apps import apps
 from django.contrib import admin
@@ -14,7 +16,8 @@ from controlplane.tenants.actions.api_keys import create_api_key
 from controlplane.tenants.actions.tenants import set_quotas
 from controlplane.tenants.models import ApiKey, Tenant, User
 from controlplane.topology.models import Cell
-from tests.component.controlplane.factories import MembershipFactory, TenantFactory
+from tests.component.controlplane.factories import CellFactory, MembershipFactory, TenantFactory
+from tests.component.controlplane.standin import StandInCell
 
 pytestmark = pytest.mark.django_db
 
@@ -104,6 +107,39 @@ def test_a_tenants_page_names_people_and_keys(client: Client) -> None:
     assert f">{member.user.actor_name}<" not in page
     listed = client.get(reverse("operators:tenants")).content.decode()
     assert 'data-label="Cost this month"' in listed
+
+
+def test_low_windows_are_lengthened_and_it_is_recorded(client: Client) -> None:
+    name = CellFactory.name.function()
+    with StandInCell(name, bytes(range(32))) as answering:
+        CellFactory(name=name, url=answering.url)
+        tenant = TenantFactory()
+        at = datetime.now(UTC) + timedelta(minutes=5)
+        form = {
+            "from": f"{at:%Y-%m-%dT%H:%M}",
+            "until": f"{at + timedelta(minutes=10):%Y-%m-%dT%H:%M}",
+            "extra_seconds": "600",
+            "tenant": tenant.slug,
+            "reason": "a stampede",
+        }
+        url = reverse("operators:cell-lengthen", args=[name])
+        assert b"7 LOW timers" in client.post(url, form, follow=True).content
+        (asked,) = answering.lengthened
+        assert asked["from"] == f"{at:%Y-%m-%dT%H:%M}:00Z"
+        assert (asked["extra_seconds"], asked["tenant_id"]) == (600, tenant.public_id)
+        for wrong, said in (
+            ({"until": form["from"]}, "must lie after from"),
+            ({"extra_seconds": "many"}, "whole seconds are needed"),
+            ({"tenant": "nobody"}, "no tenant nobody lives on"),
+            ({"reason": ""}, "/reason: is needed"),
+        ):
+            assert said in client.post(url, form | wrong, follow=True).content.decode()
+        assert len(answering.lengthened) == 1
+        answering.failing = True
+        assert "did not confirm it" in client.post(url, form | {"tenant": ""}, follow=True).content.decode()
+    failed, done = AuditEvent.objects.filter(action="cell.lengthen_windows").order_by("-id")
+    assert (done.tenant_id, done.reason, done.after["jobs"]) == (tenant.id, "a stampede", 7)
+    assert "503" in failed.after["error"]
 
 
 def test_nothing_is_edited_by_form(client: Client) -> None:

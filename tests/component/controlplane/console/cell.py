@@ -221,6 +221,54 @@ QUEUE_READ = {
         }
     ],
 }
+CALENDAR = {
+    "calendar_id": "cal_de",
+    "name": "Holidays <b>",
+    "version": 2,
+    "count": 1,
+    "first": "2026-12-25",
+    "last": "2026-12-25",
+    "weekdays": ["SAT", "SUN"],
+    "pending": False,
+    "moved": 1,
+    "created_by": "user:x",
+    "created_at": "2026-11-30T06:00:00Z",
+    "updated_at": "2026-11-30T06:00:00Z",
+    "dates": [{"date": "2026-12-25", "name": "Christmas Day"}],
+}
+BACKFILL_PLAN = {
+    "job_id": JOB_ID,
+    "from": "2026-11-28T00:00:00Z",
+    "until": "2026-11-30T00:00:00Z",
+    "occurrences": 5,
+    "present": 1,
+    "skipped_rows": 2,
+    "to_run": 4,
+    "limit": 10_000,
+    "first": "2026-11-28T08:00:00Z",
+    "last": "2026-11-29T08:00:00Z",
+    "seconds": 1,
+    "max_per_second": 10,
+}
+BACKFILL = {
+    "backfill_id": "bf_1",
+    "job_id": JOB_ID,
+    "from": "2026-11-28T00:00:00Z",
+    "until": "2026-11-30T00:00:00Z",
+    "state": "RUNNING",
+    "total": 5,
+    "processed": 2,
+    "started": 1,
+    "replaced": 1,
+    "present": 1,
+    "cursor": "2026-11-29T00:00:00Z",
+    "reason": None,
+    "max_per_second": 10,
+    "created_by": "user:x",
+    "created_at": "2026-11-30T06:41:00Z",
+    "finished_at": None,
+    "stopped_by": None,
+}
 EVENT = {
     "event_id": "evt_1_1",
     "type": "job.paused",
@@ -303,7 +351,7 @@ class Cell:
                 self.end_headers()
                 self.wfile.write(raw)
 
-            do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the base class's names
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the base class's names
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -338,6 +386,13 @@ class Cell:
             "POST /v1/operations/op_1:stop": {**OPERATION, "state": "STOPPED"},
             "GET /v1/runs": {"items": [RUN], "next_cursor": None, "looked_back_to": None},
             f"GET /v1/runs/{RUN_ID}": RUN,
+            "GET /v1/calendars": {"items": [CALENDAR], "next_cursor": None},
+            "GET /v1/calendars/cal_de": CALENDAR,
+            "PUT /v1/calendars/cal_de": {**CALENDAR, "version": 3},
+            f"POST /v1/jobs/{JOB_ID}:backfill": BACKFILL_PLAN,
+            "GET /v1/backfills": {"items": [BACKFILL], "next_cursor": None},
+            "GET /v1/backfills/bf_1": BACKFILL,
+            "POST /v1/backfills/bf_1:stop": {**BACKFILL, "state": "STOPPED"},
             "GET /v1/targets": {"items": [TARGET], "next_cursor": None},
             "GET /v1/dlq": {"items": [], "groups": [], "truncated": False, "next_cursor": None},
             "GET /v1/stats": {"since": "", "until": "", "minutes": [FIGURES], "total": FIGURES},
@@ -345,6 +400,7 @@ class Cell:
                 "occurrences": [
                     {"at": "2026-12-01T08:00:00Z", "local": "2026-12-01T09:00:00+01:00", "note": None}
                 ],
+                "excluded": [{"at": "2026-12-25T08:00:00Z", "local": "2026-12-25T09:00:00+01:00"}],
                 "transitions": [],
             },
         }

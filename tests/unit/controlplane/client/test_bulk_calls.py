@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
 
-from controlplane.client import AsyncClockhouse, Clockhouse, bulk_calls, management, run_calls
+from controlplane.client import AsyncClockhouse, Clockhouse, bulk_calls, calendar_calls, management, run_calls
 from controlplane.client.decoding import decode
 from controlplane.client.documents import Tenant
 from controlplane.client.wire import Call
@@ -32,6 +32,25 @@ AT = datetime(2026, 11, 30, 8, tzinfo=UTC)
             bulk_calls.test_target("tgt/x", path="/y", method=None),
             "POST", "/v1/targets/tgt%2Fx:test", {"path": "/y"},
         ),
+        (
+            calendar_calls.put_calendar("cal_x", dates=[date(2026, 12, 25)], weekdays=["SUN"]),
+            "PUT", "/v1/calendars/cal_x", {"dates": ["2026-12-25"], "weekdays": ["SUN"]},
+        ),
+        (calendar_calls.delete_calendar("cal_x"), "DELETE", "/v1/calendars/cal_x", None),
+        (
+            calendar_calls.plan_backfill("job_1", since=AT, until="2026-11-30T09:00:00Z"),
+            "POST", "/v1/jobs/job_1:backfill",
+            {"from": "2026-11-30T08:00:00Z", "until": "2026-11-30T09:00:00Z", "dry_run": True},
+        ),
+        (
+            calendar_calls.backfill_job("job_1", since=AT, until=AT, max_per_second=5),
+            "POST", "/v1/jobs/job_1:backfill",
+            {
+                "from": "2026-11-30T08:00:00Z", "until": "2026-11-30T08:00:00Z", "max_per_second": 5,
+                "dry_run": False,
+            },
+        ),
+        (calendar_calls.stop_backfill("bf_1"), "POST", "/v1/backfills/bf_1:stop", None),
         (bulk_calls.get_target_health("tgt_x"), "GET", "/v1/targets/tgt_x/health", None),
     ],
 )  # fmt: skip
@@ -58,6 +77,8 @@ def test_both_clients_have_them() -> None:
         for part, names in {
             "selections": ("create", "get", "apply"),
             "operations": ("list", "page", "get", "stop"),
+            "calendars": ("list", "page", "get", "put", "delete"),
+            "backfills": ("list", "page", "get", "plan", "start", "stop"),
             "targets": ("health", "test"),
             "stats": ("herd",),
         }.items():

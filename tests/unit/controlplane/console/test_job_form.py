@@ -32,6 +32,16 @@ def sent(made: JobForm) -> Any:
                 "dst": {"gap": "SHIFT", "overlap": "FIRST"}, "end_at": "2027-01-01T00:00:00Z",
             },
         ),
+        (
+            {
+                "kind": "CRON", "dialect": "QUARTZ", "cron": "0 0 9 ? * L", "calendar": "cal_de",
+                "roll": "NEXT",
+            },
+            {
+                "type": "CRON", "cron": "0 0 9 ? * L", "dialect": "QUARTZ", "time_zone": "Europe/Berlin",
+                "calendar": "cal_de", "roll": "NEXT", "dst": {"gap": "SHIFT", "overlap": "FIRST"},
+            },
+        ),
         ({"kind": "RATE", "every": "15", "every_unit": "60"}, {"type": "RATE", "every_seconds": 900}),
         ({"kind": "RATE", "every": "1.5", "every_unit": "60"}, {"type": "RATE", "every_seconds": 90}),
         ({"kind": "RATE", "every": "soon", "every_unit": "60"}, {"type": "RATE", "every_seconds": "soon"}),

@@ -1,0 +1,90 @@
+"""Lengthening the LOW windows of coming minutes, for a stampede bigger than planned."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from controlplane.actors import Actor
+from controlplane.errors import Fault, Invalid, NotFound, Unavailable, invalid
+from controlplane.events.recording import record
+from controlplane.tenants.models import Tenant
+from controlplane.topology.cell_client import CellUnreachable, call_cell
+from controlplane.topology.models import Cell
+
+MAX_EXTRA_SECONDS = 6 * 3600
+_MAX_AHEAD = timedelta(hours=24)
+#: A cell moves up to 200,000 timers in one request.
+_TIMEOUT_SECONDS = 30.0
+
+
+def lengthen_windows(
+    *,
+    cell: str,
+    since: datetime,
+    until: datetime,
+    extra_seconds: int,
+    tenant: str | None = None,
+    actor: Actor,
+    reason: str,
+) -> dict[str, Any]:
+    """Has a cell spread its LOW timers due in [since, until) over that much longer: later, never earlier.
+
+    `tenant`: only this one's (a slug), who must live there. The cell tells affected tenants by an
+    event. Answers `jobs` moved, and `more` if the cell stopped at its limit. What was asked is in the
+    audit log also when the cell did not answer, for then it may have been done.
+    """
+    _check(since, until, extra_seconds, reason)
+    found = Cell.objects.filter(pk=cell).first()
+    if found is None:
+        raise NotFound(f"there is no cell {cell}")
+    only = None
+    if tenant:
+        only = Tenant.objects.filter(slug=tenant, placement__cell_id=cell).first()
+        if only is None:
+            raise invalid("/tenant", f"no tenant {tenant} lives on {cell}")
+    asked = {"from": _text(since), "until": _text(until), "extra_seconds": extra_seconds}
+    body = {**asked, "actor": actor.name} | ({"tenant_id": only.public_id} if only else {})
+    failed: CellUnreachable | None = None
+    done: dict[str, Any] = {}
+    try:
+        answer = call_cell(found, "POST", "/internal/windows:lengthen", body, timeout=_TIMEOUT_SECONDS)
+        done = {"jobs": int(answer["jobs"]), "more": bool(answer["more"])}
+    except CellUnreachable as error:
+        failed = error
+    except (KeyError, TypeError, ValueError):
+        failed = CellUnreachable(f"{cell}: unexpected answer to POST /internal/windows:lengthen")
+    with transaction.atomic():
+        record(
+            action="cell.lengthen_windows",
+            subject=cell,
+            tenant_id=only.id if only else None,
+            actor=actor,
+            reason=reason,
+            after={**asked, **done, **({"error": str(failed)[:300]} if failed else {})},
+        )
+    if failed is not None:
+        raise Unavailable(f"the cell did not confirm it: {failed}") from failed
+    return done
+
+
+def _check(since: datetime, until: datetime, extra_seconds: int, reason: str) -> None:
+    now = timezone.now()
+    faults = []
+    if until <= max(since, now):
+        faults.append(Fault(pointer="/until", detail="must lie after from, and ahead"))
+    if until > now + _MAX_AHEAD:
+        faults.append(Fault(pointer="/until", detail="lies more than 24 hours ahead"))
+    if not 1 <= extra_seconds <= MAX_EXTRA_SECONDS:
+        faults.append(Fault(pointer="/extra_seconds", detail=f"from 1 to {MAX_EXTRA_SECONDS}"))
+    if not reason.strip():
+        faults.append(Fault(pointer="/reason", detail="is needed"))
+    if faults:
+        raise Invalid(faults)
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
