@@ -38,28 +38,11 @@ DEFAULTS: dict[str, str] = {
 #: Every field, in the order of the form.
 FIELDS = (
     *("name", "kind", "dialect", "cron", "every", "every_unit", "run_at", "time_zone", "start_at", "end_at"),
-    *(
-        "calendar",
-        "roll",
-        "dst_gap",
-        "dst_overlap",
-        "target_kind",
-        "target_id",
-        "method",
-        "path",
-        "timeout_seconds",
-    ),
-    *("task_queue", "lease_seconds", "payload", "headers"),
+    *("calendar", "roll", "dst_gap", "dst_overlap", "target_kind", "target_id", "method", "path"),
+    *("timeout_seconds", "task_queue", "lease_seconds", "payload", "headers"),
     *("max_attempts", "initial_backoff_seconds", "max_backoff_seconds", "priority"),
-    *(
-        "dispatch_window_seconds",
-        "misfire_policy",
-        "overlap_policy",
-        "delivery",
-        "region_policy",
-        "tags",
-        "key",
-    ),
+    *("dispatch_window_seconds", "misfire_policy", "overlap_policy", "delivery", "region_policy"),
+    *("tags", "key"),
 )
 #: Where a pointer of the API is shown. The longest beginning counts.
 _PLACES: dict[str, str] = {

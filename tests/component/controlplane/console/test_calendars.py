@@ -6,8 +6,9 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from controlplane.console.job_changes import fields_of
-from tests.component.controlplane.console.cell import BACKFILL, BACKFILL_PLAN, JOB, JOB_ID, Cell
+from tests.component.controlplane.console.cell import JOB, JOB_ID, Cell
 from tests.component.controlplane.console.conftest import Signed, sign_in
+from tests.component.controlplane.console.past import BACKFILL, BACKFILL_PLAN
 
 pytestmark = pytest.mark.django_db
 
