@@ -14,7 +14,15 @@ from typing import Self
 
 import httpx
 
-from controlplane.client import bulk_calls, calendar_calls, calls, management, queue_calls, redrive_calls, run_calls
+from controlplane.client import (
+    bulk_calls,
+    calendar_calls,
+    calls,
+    management,
+    queue_calls,
+    redrive_calls,
+    run_calls,
+)
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
 from controlplane.client.profiles import find_settings
