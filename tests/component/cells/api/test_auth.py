@@ -46,7 +46,15 @@ async def furnished(cell: Cell) -> dict[str, str]:
     pulled = await cell.api.ok("POST", "/v1/jobs", {"schedule": {"type": "NOW"}, "target": queue}, status=201)
     task = await cell.api.ok("POST", f"/v1/jobs/{pulled['job_id']}:trigger", status=201)
     await cell.claim_members([waiting_run(task["run_id"], cell.api.tenant)])
+    definition = "/v1/workflow-definitions/refund/versions/1"
+    await cell.api.ok("PUT", definition, {"steps": [{"id": "rest", "sleep": "30d"}]}, status=201)
+    started = {"workflow_id": "refund-1", "definition": "refund"}
+    await cell.api.ok("POST", "/v1/workflows", started, status=201)
     return {
+        "definition": "refund",
+        "version": "1",
+        "workflow": "refund-1",
+        "signal": "arrived",
         "task": task["run_id"],
         "queue": "ledger",
         "target": target["target_id"],
@@ -144,6 +152,32 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
     ("POST", "/v1/runs/{task}:complete", {"epoch": 1, "outcome": "SUCCEEDED"}, Scope.WORKERS),
     ("POST", "/v1/runs/{task}:release", {"epoch": 1}, Scope.WORKERS),
     ("POST", "/v1/runs:heartbeat", {"items": [{"run_id": "job_x", "epoch": 1}]}, Scope.WORKERS),
+    (
+        "PUT",
+        "/v1/workflow-definitions/{definition}/versions/{version}",
+        {"steps": [{"id": "rest", "sleep": "30d"}]},
+        Scope.WORKFLOWS_WRITE,
+    ),
+    ("GET", "/v1/workflow-definitions", None, Scope.WORKFLOWS_READ),
+    ("GET", "/v1/workflow-definitions/{definition}", None, Scope.WORKFLOWS_READ),
+    ("GET", "/v1/workflow-definitions/{definition}/versions/{version}", None, Scope.WORKFLOWS_READ),
+    ("POST", "/v1/workflow-definitions/{definition}/versions/{version}:check", None, Scope.WORKFLOWS_READ),
+    ("POST", "/v1/workflows", {"workflow_id": "refund-2", "definition": "refund"}, Scope.WORKFLOWS_WRITE),
+    ("GET", "/v1/workflows", None, Scope.WORKFLOWS_READ),
+    ("GET", "/v1/workflows/{workflow}", None, Scope.WORKFLOWS_READ),
+    ("GET", "/v1/workflows/{workflow}/history", None, Scope.WORKFLOWS_READ),
+    ("GET", "/v1/workflows/{workflow}/timeline", None, Scope.WORKFLOWS_READ),
+    ("POST", "/v1/workflows/{workflow}/signals/{signal}", {"signal_id": "s-1"}, Scope.WORKFLOWS_WRITE),
+    ("POST", "/v1/workflows/{workflow}:cancel", None, Scope.WORKFLOWS_WRITE),
+    ("POST", "/v1/workflows/{workflow}:terminate", None, Scope.WORKFLOWS_WRITE),
+    (
+        "POST",
+        "/v1/workflows/{workflow}:resolve",
+        {"action": "close", "note": "by hand"},
+        Scope.WORKFLOWS_WRITE,
+    ),
+    ("POST", "/v1/workflows/{workflow}:reset", {"step": "rest"}, Scope.WORKFLOWS_WRITE),
+    ("POST", "/v1/workflows/{workflow}:migrate", {"version": 1}, Scope.WORKFLOWS_WRITE),
     (
         "POST",
         "/v1/runs:complete",
@@ -271,7 +305,7 @@ async def test_a_suspended_tenant_reads_only(running: Cell) -> None:
     await running.place(running.api.tenant, state="SUSPENDED")
     assert await snapshot(running.api) == before
     for method, path, body, _ in ROUTES:
-        if method != "GET" and not path.endswith(":preview"):
+        if method != "GET" and not path.endswith((":preview", ":check")):
             await running.api.problem(method, path.format(**named), body, status=403, code="FORBIDDEN")
     assert await snapshot(running.api) == before
 

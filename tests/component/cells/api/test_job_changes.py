@@ -42,7 +42,7 @@ async def test_an_edit_makes_a_version_and_moves_the_timer(running: Cell) -> Non
 
     cleared = await api.ok("PATCH", path, {"name": None, "tags": None, "payload": None})
     assert (cleared["name"], cleared["tags"], cleared["payload"]) == (None, [], None)
-    assert (await api.get(path)) == cleared | {"recent_runs": []}
+    assert (await api.get(path)) == cleared | {"recent_runs": [], "waiting": None}
     assert (await api.get("/v1/jobs?tag=x"))["items"] == []
 
 

@@ -244,6 +244,7 @@ async def test_previews(api: Api) -> None:
         "to_offset": "-05:00",
         "kind": "overlap",
         "local": "2026-11-01T01:00:00-05:00",
+        "note": "One time happens twice: it runs the first time.",
     }
     assert shown["transitions"][1]["kind"] == "gap"
     berlin = {"type": "CRON", "cron": "30 2 * * *", "time_zone": "Europe/Berlin"}

@@ -91,7 +91,7 @@ def test_cancelling_counts_first_and_a_conflict_is_said(cell: Cell, owner: Signe
 def test_pages_follow_one_another_by_cursor_and_keep_their_filters(cell: Cell, owner: Signed) -> None:
     text = owner.browser.get(f"{owner.base}/jobs/?state=PAUSED&odd=1").content.decode()
     assert f'href="{owner.base}/jobs/?state=PAUSED&amp;cursor=c%2B%2F1"' in text
-    assert cell.asked("GET", "/v1/jobs")[0].target == "/v1/jobs?limit=50&state=PAUSED"
+    assert cell.asked("GET", "/v1/jobs")[0].target == "/v1/jobs?limit=50&include=last_run&state=PAUSED"
 
 
 @pytest.mark.parametrize(
