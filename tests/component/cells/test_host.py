@@ -162,7 +162,7 @@ async def test_engines_that_come_later_and_go_away(tmp_path: Path, target: HttpT
         valkey = Valkey(folder / "vk", port=valkey_port.port, password=new_password(), durable=False)
         with host_process(tmp_path, database_url=postgres.url, valkey_url=valkey.url, wait=False) as host:
             assert not host.ready()
-            assert host.checks["process"] == "starting"
+            assert host.checks["process"] == "unavailable"
             for round_ in range(2):
                 with running(postgres, folder / "pg.log"), running(valkey, folder / "vk.log"):
                     eventually_sync(host.ready, timeout=30)

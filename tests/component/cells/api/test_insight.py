@@ -136,7 +136,8 @@ async def test_a_test_call_is_signed_and_shown(running: Cell) -> None:
         await near.ok("PATCH", f"/v1/targets/{TARGET}", {"disabled": True})
         await plain.problem("POST", f"/v1/targets/{TARGET}:test", status=409, code="CONFLICT")
         assert (await near.ok("POST", f"/v1/targets/{TARGET}:test"))["status"] == 503
-    await running.api.ok("PATCH", f"/v1/targets/{TARGET}", {"max_concurrency": 1})
+        await near.ok("PATCH", f"/v1/targets/{TARGET}", {"disabled": False, "max_concurrency": 1})
+        await near.ok("POST", f"/v1/targets/{TARGET}:approve")
     job = await running.api.job(TARGET, schedule=PAST)
     (claim,) = await running.claim(job["job_id"])
     full = await running.api.problem("POST", f"/v1/targets/{TARGET}:test", status=409, code="CONFLICT")

@@ -45,6 +45,10 @@ _INSERTS = {
         " max_per_second, created_by, finished_at)"
         " SELECT tenant, id, id, 'pause', 'DONE', 0, 1, 'user:1', at FROM v"
     ),
+    "workers": (
+        "INSERT INTO task_workers (tenant_id, task_queue, worker_id, last_seen_at)"
+        " VALUES (%s, 'ledger', %s, %s)"
+    ),
     "events": (
         "INSERT INTO events (tenant_id, type, subject, data, at) VALUES (%s, 'job.created', %s, '{}', %s)"
     ),
@@ -57,6 +61,7 @@ _COUNTS = {
     "secrets": "SELECT count(*) FROM target_secrets",
     "hosts": "SELECT count(*) FROM hosts",
     "selections": "SELECT count(*) FROM selections",
+    "workers": "SELECT count(*) FROM task_workers",
     "events": "SELECT count(*) FROM events",
 }
 
