@@ -50,7 +50,8 @@ def test_the_examples_are_valid(printed: dict[str, Any]) -> None:
 def test_parameters_and_bodies_are_described(printed: dict[str, Any]) -> None:
     paths = printed["paths"]
     listed = {p["name"] for p in paths["/v1/jobs"]["get"]["parameters"]}
-    assert listed == {"limit", "cursor", "state", "target", "tag", "name_prefix", "due_from", "due_until"}
+    filters = {"state", "target", "tag", "name_prefix", "due_from", "due_until"}
+    assert listed == {"limit", "cursor", "include"} | filters
     create = paths["/v1/jobs"]["post"]
     assert [p["name"] for p in create["parameters"]] == ["Idempotency-Key"]
     assert {"200", "201", "400", "409", "413", "422"} <= create["responses"].keys()

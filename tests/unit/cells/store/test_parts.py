@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cells.domain.ids import derived_id
 from cells.domain.job import JobDefinition, Schedule, ScheduleType, TargetRef
 from cells.ports import JournalBody
 from cells.store.definitions import DefinitionCache
@@ -35,9 +36,10 @@ def test_recurring_definitions_are_kept_within_bounds() -> None:
     rate, once = _definition(ScheduleType.RATE), _definition(ScheduleType.ONCE)
 
     def put(job: int, definition: JobDefinition, payload: bytes | None) -> None:
-        assert cache.put(tenant, uuid.UUID(int=job), 1, definition, payload) == (
+        assert cache.put(tenant, uuid.UUID(int=job), 1, definition, payload, None) == (
             definition,
             payload,
+            None,
         )
 
     def kept() -> list[int]:
@@ -59,19 +61,25 @@ def test_recurring_definitions_are_kept_within_bounds() -> None:
 
 
 def test_an_entry_counts_what_is_metered() -> None:
+    p, q = (derived_id(tenant_id=uuid.UUID(int=1), key=key).hex for key in "pq")
+    workflow = "0190a5b4c3d27a5e8f00000000000001"  # version 7: an execution
     entry = Entry()
-    entry.ended("t", "p", 1, 0, 9, "RETRY_WAIT", region_policy="HOME_ASYNC", egress_bytes=5)
-    entry.ended("t", "p", 1, 0, 10, "SUCCEEDED", region_policy="HOME_ASYNC", lag_ms=3)
-    entry.ended("t", "q", 1, 0, 0, "CANCELLED", region_policy="HOME_ASYNC", attempts=0)
-    entry.ended("u", "p", 1, 0, 9, "RELEASED", region_policy="HOME_ASYNC", attempts=0)
+    entry.ended("t", p, 1, 0, 9, "RETRY_WAIT", region_policy="HOME_ASYNC", egress_bytes=5)
+    entry.ended("t", p, 1, 0, 10, "SUCCEEDED", region_policy="HOME_ASYNC", lag_ms=3)
+    entry.ended("t", q, 1, 0, 0, "CANCELLED", region_policy="HOME_ASYNC", attempts=0)
+    entry.ended("u", p, 1, 0, 9, "RELEASED", region_policy="HOME_ASYNC", attempts=0)
+    # Callbacks and steps are attempts, and no runs.
+    entry.ended("t", p, 1, -1, 9, "SUCCEEDED", region_policy="HOME_ASYNC")
+    entry.ended("t", workflow, 1, 4, 9, "SUCCEEDED", region_policy="HOME_ASYNC")
     entry.skipped(uuid.UUID(int=1), uuid.UUID(int=2), datetime(2026, 9, 28, tzinfo=UTC), 7)
     body = msgspec.json.decode(entry.body(), type=JournalBody)
     assert sorted(body.counts) == [
         ("t", "egress_bytes", "HOME_ASYNC", 5),
         ("t", "job_runs", "HOME_ASYNC", 2),
-        ("t", "run_attempts", "HOME_ASYNC", 2),
+        ("t", "run_attempts", "HOME_ASYNC", 4),
     ]
-    assert [f[5] for f in body.finished] == ["RETRY_WAIT", "SUCCEEDED", "CANCELLED", "RELEASED", "SKIPPED"]
+    ends = ["RETRY_WAIT", "SUCCEEDED", "CANCELLED", "RELEASED", "SUCCEEDED", "SUCCEEDED", "SKIPPED"]
+    assert [f[5] for f in body.finished] == ends
 
 
 def test_folding_adds_up_per_tenant_and_minute() -> None:

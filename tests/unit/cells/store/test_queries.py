@@ -13,7 +13,7 @@ from cells.store.upkeep import KEPT
 FOLDER = Path(__file__).resolve().parents[4] / "cells" / "store"
 #: Statements about the cell as a whole: its schema, hosts, shards, cursors, minutes and what ends.
 CELL_WIDE = re.compile(
-    r"^(migrations|cell|partitions|host|hosts|shards|journal|fold|seal|status|purge|lake)_"
+    r"^(migrations|cell|partitions|host|hosts|shards|journal|fold|seal|status|purge|lake)_|^engine_hosts$"
 )
 
 
