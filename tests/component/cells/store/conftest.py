@@ -35,9 +35,12 @@ END $$
 
 @pytest.fixture(scope="session")
 def store_database_url(postgres_url: str, cell_template: str, engines: TestEngines) -> str:
-    """One database for all of these tests."""
+    """One database for all tests of this process that work on the store's world; packages that borrow
+    this fixture have an instance of their own, and find it made."""
     with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{_NAME}" TEMPLATE "{cell_template}"'.encode())
+        made = admin.execute("SELECT FROM pg_database WHERE datname = %s", [_NAME]).fetchone()
+        if made is None:
+            admin.execute(f'CREATE DATABASE "{_NAME}" TEMPLATE "{cell_template}"'.encode())
     return engines.database_url(_NAME)
 
 
