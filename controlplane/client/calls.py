@@ -222,7 +222,7 @@ def pause_job(job_id: str) -> Call[Job]:
 
 
 def resume_job(job_id: str) -> Call[Job]:
-    """Let a paused job go on at its first occurrence after now."""
+    """Let a paused job go on at its first occurrence after now; a one-off runs at its time, or at once."""
     return _verb(job_id, "resume")
 
 

@@ -27,9 +27,7 @@ def obstacles(job: Mapping[str, Any], target: Mapping[str, Any] | None, *, suspe
     if suspended:
         found.append(Finding(look="bad", text="The workspace is suspended: nothing starts."))
     if status == "PAUSED":
-        found.append(
-            Finding(look="wait", text="The job is paused: occurrences go by, and are recorded as skipped.")
-        )
+        found.append(Finding(look="wait", text=_paused(job["schedule"]["type"])))
     if status == "CANCELLED":
         found.append(
             Finding(look="mute", text="The job is cancelled. It never runs again; duplicate it instead.")
@@ -46,6 +44,15 @@ def obstacles(job: Mapping[str, Any], target: Mapping[str, Any] | None, *, suspe
         said = word.get(target["state"], target["state"].lower())
         found.append(Finding(look="bad", text=f"Its target {name} {said}: runs fail."))
     return found
+
+
+def _paused(kind: str) -> str:
+    if kind in ("ONCE", "NOW"):
+        return "The job is paused. Resumed, it runs at the time it had, or at once if that went by."
+    return (
+        "The job is paused: occurrences go by, and are recorded as skipped. Resuming plans the next one "
+        "after now."
+    )
 
 
 def verdict(

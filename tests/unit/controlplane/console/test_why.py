@@ -13,6 +13,7 @@ NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 NINE = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
 JOB: dict[str, Any] = {
     "status": "SCHEDULED",
+    "schedule": {"type": "CRON"},
     "target": {"target_id": "tgt_a"},
     "created_at": "2026-11-01T00:00:00Z",
     "updated_at": "2026-11-01T00:00:00Z",
@@ -77,3 +78,14 @@ def test_obstacles() -> None:
     assert [len(each) for each in said] == [2, 1, 1, 1, 1]
     assert "tgt_a is disabled" in said[1][0].text
     assert "does not exist any more" in said[2][0].text
+
+
+def test_a_paused_job_says_what_resuming_does_beside_its_pause_alone() -> None:
+    paused = {**JOB, "status": "PAUSED"}
+    suspended, cron, target = obstacles(paused, None, suspended=True)
+    assert cron.text.endswith("Resuming plans the next one after now.")
+    assert not any("esum" in other.text for other in (suspended, target))
+    for kind in ("ONCE", "NOW"):
+        (once,) = obstacles({**paused, "schedule": {"type": kind}}, {"state": "APPROVED"}, suspended=False)
+        assert once.text.endswith("it runs at the time it had, or at once if that went by.")
+        assert "skipped" not in once.text
