@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from controlplane.client.decoding import Document
-from controlplane.client.documents import Run
+from controlplane.client.documents import DeadLetter, Run
 from controlplane.client.pages import Page, reads, reads_page
 from controlplane.client.wire import Call, path, query
 
@@ -21,6 +21,7 @@ class LetterSelection(Document):
     action: str
     count: int
     hash: str
+    sample: Sequence[DeadLetter] = ()
     expires_at: datetime
 
 

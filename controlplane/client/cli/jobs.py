@@ -99,6 +99,10 @@ def create(
     if queue is not None:
         if target is not None or url is not None:
             raise Wrong("either --queue, or --target or --url: workers fetch it, or a target is called")
+        calls = {"--path": path, "--method": method, "--timeout": timeout, "--header": header or None}
+        if of_a_call := [option for option, value in calls.items() if value is not None]:
+            verb = "goes" if len(of_a_call) == 1 else "go"
+            raise Wrong(f"{', '.join(of_a_call)} {verb} with --target or --url: workers fetch what is queued")
         body["target"] = without_none(type="TASK_QUEUE", task_queue=queue, lease_seconds=lease)
     elif lease is not None:
         raise Wrong("--lease goes with --queue")
@@ -209,7 +213,7 @@ def pause(session: Session, jobs: Annotated[list[str], typer.Argument(metavar="J
 
 @command(app, "resume")
 def resume(session: Session, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
-    """Let paused jobs go on at their first occurrence after now."""
+    """Let paused jobs go on at their first occurrence after now; one-offs whose time went by start now."""
     _each(session, jobs, session.client.jobs.resume, "resumed")
 
 

@@ -6,14 +6,15 @@ import time
 from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.markup import escape
 
 from controlplane.client.cli import tables
 from controlplane.client.cli.runs import dlq as dlq
+from controlplane.client.cli.runs import letters_table
 from controlplane.client.cli.session import BAD_OUTCOME, Session, command, documents
-from controlplane.client.cli.wording import moment
-from controlplane.client.redrive_calls import Redrive
+from controlplane.client.cli.wording import counted, moment
+from controlplane.client.redrive_calls import LetterSelection, Redrive
 
 Target = Annotated[str | None, typer.Option("--target", "-t", help="That called this target.")]
 Fingerprint = Annotated[str | None, typer.Option(help="That failed in this way.")]
@@ -21,6 +22,7 @@ Job = Annotated[str | None, typer.Option(help="Of this job.")]
 After = Annotated[str | None, typer.Option(help="That failed at or after this instant.")]
 Before = Annotated[str | None, typer.Option(help="That failed before this instant.")]
 Runs = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="These runs only.")]
+All = Annotated[bool, typer.Option("--all", help="All dead letters, if nothing else is said.")]
 Rate = Annotated[int, typer.Option("--rate", help="Letters a second, at most.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until it has ended.")]
@@ -38,6 +40,7 @@ def redrive(
     job: Job = None,
     after: After = None,
     before: Before = None,
+    all_: All = False,
     rate: Rate = 50,
     yes: Yes = False,
     wait: Wait = True,
@@ -46,7 +49,8 @@ def redrive(
     when one fails as before; exit status 1 then."""
     options = {"target": target, "fingerprint": fingerprint, "job_id": job}
     times = {"failed_after": after, "failed_before": before}
-    _begin(session, "redrive", {**options, **times, "run_ids": runs or None}, rate, yes, wait)
+    chosen = {**options, **times, "run_ids": runs or None}
+    _begin(session, "redrive", chosen, all_=all_, rate=rate, yes=yes, wait=wait)
 
 
 @command(dlq, "purge")
@@ -58,6 +62,7 @@ def purge(
     job: Job = None,
     after: After = None,
     before: Before = None,
+    all_: All = False,
     rate: Rate = 1000,
     yes: Yes = False,
     wait: Wait = True,
@@ -65,15 +70,23 @@ def purge(
     """Be done with dead letters: they leave the queue and are not tried again."""
     options = {"target": target, "fingerprint": fingerprint, "job_id": job}
     times = {"failed_after": after, "failed_before": before}
-    _begin(session, "purge", {**options, **times, "run_ids": runs or None}, rate, yes, wait)
+    chosen = {**options, **times, "run_ids": runs or None}
+    _begin(session, "purge", chosen, all_=all_, rate=rate, yes=yes, wait=wait)
 
 
-def _begin(session: Session, action: str, options: dict[str, Any], rate: int, yes: bool, wait: bool) -> None:
+def _begin(
+    session: Session, action: str, options: dict[str, Any], *, all_: bool, rate: int, yes: bool, wait: bool
+) -> None:
+    if not any(options.values()) and not all_:
+        raise typer.BadParameter("say which dead letters (--target, --fingerprint, …), or --all")
     chosen = session.client.dlq.choose(action, **options)
     if not chosen.count:
         session.answer({"count": 0}, lambda: "No open dead letter fits.")
         return
-    session.confirm(f"{action.capitalize()} {chosen.count} dead letters, at most {rate} a second?", yes=yes)
+    if not session.as_json:
+        session.out.print(_sample(session, chosen))
+    said = counted(chosen.count, "dead letter")
+    session.confirm(f"{action.capitalize()} {said}, at most {rate} a second?", yes=yes)
     found = session.client.dlq.begin(chosen, max_per_second=rate)
     if wait:
         with session.progress(f"{action.capitalize()} {found.redrive_id} …"):
@@ -85,6 +98,12 @@ def _begin(session: Session, action: str, options: dict[str, Any], rate: int, ye
         if found.stop_reason:
             session.say(escape(found.stop_reason))
         raise typer.Exit(BAD_OUTCOME)
+
+
+def _sample(session: Session, chosen: LetterSelection) -> RenderableType:
+    made = letters_table(session, chosen.sample)
+    more = chosen.count - len(chosen.sample)
+    return Group(made, f"[dim]and {more} more[/dim]") if more > 0 else made
 
 
 @command(dlq, "redrives")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.markup import escape
+from rich.table import Table
 
 from controlplane.client.cli import tables
 from controlplane.client.cli.job_options import Limit
 from controlplane.client.cli.reading import seconds_of
 from controlplane.client.cli.session import BAD_OUTCOME, Session, command, documents
 from controlplane.client.cli.wording import moment
+from controlplane.client.documents import DeadLetter
 
 app = typer.Typer(no_args_is_help=True, help="Runs: what happened, and where the time went.")
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: runs that failed for good.")
@@ -116,16 +119,22 @@ def list_dead_letters(
             escape(group.error or ""),
             moment(group.last_failed_at, session.now),
         )
-    letters = tables.table("run", "fingerprint", "status", "reason", "failed", right=("status",))
-    for letter in items:
-        letters.add_row(
+    letters = letters_table(session, items)
+    session.answer(document, lambda: Group(groups, "", letters) if items else "Nothing failed for good.")
+
+
+def letters_table(session: Session, letters: Sequence[DeadLetter]) -> Table:
+    """Dead letters, one in a row."""
+    made = tables.table("run", "fingerprint", "status", "reason", "failed", right=("status",))
+    for letter in letters:
+        made.add_row(
             letter.run_id,
             letter.fingerprint,
             str(letter.http_status or "–"),
             escape(letter.reason or ""),
             moment(letter.failed_at, session.now),
         )
-    session.answer(document, lambda: Group(groups, "", letters) if items else "Nothing failed for good.")
+    return made
 
 
 def stats(
