@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,12 +13,14 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 
 from controlplane.client.cli import tables
+from controlplane.client.cli.job_options import Yes
 from controlplane.client.cli.reading import read_text, seconds_of
-from controlplane.client.cli.session import BAD_OUTCOME, Session, command, first_line
+from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, first_line
 from controlplane.client.cli.wording import counted, moment, schedule_text
 from controlplane.client.documents import Job
+from controlplane.client.errors import ApiError, ConfigurationError, TransportError
 from controlplane.client.importers.applying import Applied, apply, left_behind
-from controlplane.client.importers.crontab import key_prefix, read_crontab
+from controlplane.client.importers.crontab import read_crontab
 from controlplane.client.importers.eventbridge import read_eventbridge
 from controlplane.client.importers.plan import Destination, Difference, Plan
 
@@ -37,7 +39,11 @@ Misfire = Annotated[str | None, typer.Option(help="RUN_ONCE, RUN_ALL or SKIP.")]
 Paused = Annotated[bool, typer.Option("--paused", help="Create jobs paused, for a cut-over by hand.")]
 Prune = Annotated[
     bool,
-    typer.Option("--prune", help="Cancel jobs of an earlier import that are not in the source any more."),
+    typer.Option(
+        "--prune",
+        help="Cancel jobs of an earlier import (of this --name, or of the groups in the file) that are"
+        " not in the source any more. Asks first.",
+    ),
 ]
 Apply = Annotated[bool, typer.Option("--apply/--dry-run", help="Create and update the jobs.")]
 
@@ -79,9 +85,12 @@ def crontab(
     misfire: Misfire = None,
     paused: Paused = False,
     prune: Prune = False,
+    yes: Yes = False,
     apply_: Apply = False,
 ) -> None:
     """Import a crontab: each line becomes a job that sends its command to the target."""
+    if prune and name is None:
+        raise Wrong("--prune goes with --name: two machines' crontabs may have files of one name")
     called = name or (Path(file).name if file != "-" else "stdin")
     tag_of_all = f"crontab:{called}"[:64]
     destination = _destination(target, path, [tag_of_all, *(tag or [])], max_attempts, window, misfire)
@@ -93,7 +102,7 @@ def crontab(
     plan = read_crontab(
         read_text(file), name=called, destination=destination, time_zone=time_zone, system=system
     )
-    _finish(session, plan, apply_, paused, prune=prune, tag=tag_of_all, prefix=key_prefix(called))
+    _finish(session, plan, apply_, paused, prune=prune, yes=yes, tag=tag_of_all)
 
 
 @command(app, "eventbridge")
@@ -108,55 +117,92 @@ def eventbridge(
     misfire: Misfire = None,
     paused: Paused = False,
     prune: Prune = False,
+    yes: Yes = False,
     apply_: Apply = False,
 ) -> None:
     """Import EventBridge Scheduler schedules from what `aws scheduler get-schedule` printed."""
     destination = _destination(target, path, ["eventbridge", *(tag or [])], max_attempts, window, misfire)
     plan = read_eventbridge(read_text(file), destination=destination, now=datetime.now(UTC))
-    _finish(session, plan, apply_, paused, prune=prune, tag="eventbridge", prefix="eventbridge:")
+    _finish(session, plan, apply_, paused, prune=prune, yes=yes, tag="eventbridge")
 
 
 def _finish(
-    session: Session, plan: Plan, apply_: bool, paused: bool, *, prune: bool, tag: str, prefix: str
+    session: Session, plan: Plan, apply_: bool, paused: bool, *, prune: bool, yes: bool, tag: str
 ) -> None:
     """Show the plan, or make it true. Jobs of an earlier import that it does not hold are told either
-    way; `prune` cancels them, unless an entry was refused: it may be the one whose job seems lost."""
-    prune = prune and not plan.refused
+    way. `prune` cancels exactly those that were shown, after a question, unless something stands against
+    it: an entry that was refused may be the one whose job seems lost."""
     if paused:
         plan = replace(plan, jobs=[replace(job, paused=True) for job in plan.jobs])
-    document = {**plan.document(), "applied": None, "left_behind": None}
-    if not apply_:
-        session.answer(document, lambda: _report(plan, session.now))
-        if plan.jobs:
-            session.say("[dim]Nothing was created. --apply creates and updates these jobs.[/dim]")
-        if plan.refused:
-            raise typer.Exit(BAD_OUTCOME)
-        return
-    results: list[Applied] = []
-    with session.progress("Importing …", len(plan.jobs)) as advance:
-        for result in apply(session.client, plan):
-            results.append(result)
-            advance(1)
-    document["applied"] = [_applied_document(result) for result in results]
-    left = left_behind(session.client, plan, tag=tag, prefix=prefix)
-    if prune:
-        for job in left:
-            session.client.jobs.cancel(job.job_id)
-    document["left_behind"] = [
-        {"key": job.key, "job_id": job.job_id, "outcome": "cancelled" if prune else job.status.lower()}
-        for job in left
-    ]
-    session.answer(
-        document,
-        lambda: Group(
-            _report(plan, session.now),
-            "",
-            _applied_table(results, session.now),
-            *_left_behind(left, prune, bool(plan.refused)),
-        ),
-    )
-    if plan.refused or any(result.error for result in results):
+    left = _find_left(session, plan, tag, needed=apply_ or prune)
+    against = _against_pruning(plan, [])
+    results: list[Applied] | None = None
+    gone: dict[str, ApiError | None] = {}
+    if apply_:
+        if prune and left and against is None:
+            if not session.as_json:
+                session.err.print(Group(*_left_behind(left, "--prune cancels them", {})[1:]))
+            session.confirm(f"Cancel {counted(len(left), 'job')} and the runs that wait?", yes=yes)
+        results = []
+        with session.progress("Importing …", len(plan.jobs)) as advance:
+            for result in apply(session.client, plan):
+                results.append(result)
+                advance(1)
+        against = _against_pruning(plan, results)
+        if prune and against is None:
+            gone = {job.job_id: _cancel(session, job) for job in left or ()}
+    said = "still here; --prune cancels them"
+    if against is not None:
+        said = f"still here; --prune cancels them {against}"
+    elif prune and not apply_:
+        said = "--apply cancels them"
+    document = {
+        **plan.document(),
+        "applied": None if results is None else [_applied_document(result) for result in results],
+        "left_behind": None if left is None else [_left_document(job, gone) for job in left],
+    }
+    parts: list[RenderableType] = [_report(plan, session.now)]
+    if results is not None:
+        parts += ["", _applied_table(results, session.now)]
+    session.answer(document, lambda: Group(*parts, *_left_behind(left or (), said, gone)))
+    if plan.jobs and not apply_:
+        session.say("[dim]Nothing was created. --apply creates and updates these jobs.[/dim]")
+    unpruned = bool(prune and apply_ and left) and (against is not None or any(gone.values()))
+    if plan.refused or unpruned or any(result.error for result in results or ()):
         raise typer.Exit(BAD_OUTCOME)
+
+
+def _find_left(session: Session, plan: Plan, tag: str, *, needed: bool) -> Sequence[Job] | None:
+    """None where a plan is only looked at, and there is no API to ask (yet)."""
+    try:
+        return left_behind(session.client, plan, tag=tag)
+    except (ConfigurationError, TransportError) as error:
+        if needed:
+            raise
+        session.say(f"[dim]What an earlier import left behind is not known: {escape(str(error))}[/dim]")
+        return None
+
+
+def _against_pruning(plan: Plan, results: Sequence[Applied]) -> str | None:
+    """When jobs may be cancelled that may not be now."""
+    if plan.refused:
+        return "once no entry is refused"
+    if any(result.error for result in results):
+        return "once the server refuses no job"
+    if not plan.jobs:
+        return "once there is something to import"
+    return None
+
+
+def _cancel(session: Session, job: Job) -> ApiError | None:
+    """Cancel a job; one that cannot be does not keep the others."""
+    try:
+        session.client.jobs.cancel(job.job_id)
+    except ApiError as error:
+        if error.status in (401, 403):
+            raise
+        return error
+    return None
 
 
 # --- the report --------------------------------------------------------------------------
@@ -203,15 +249,29 @@ def _some(sources: list[str], most: int = 5) -> str:
     return ", ".join(sources[:most]) + more
 
 
-def _left_behind(left: Sequence[Job], prune: bool, refused: bool) -> list[RenderableType]:
-    """Jobs of an earlier import that the source does not hold any more."""
+def _left_behind(left: Sequence[Job], said: str, gone: Mapping[str, ApiError | None]) -> list[RenderableType]:
+    """Jobs of an earlier import that the source does not hold any more, and what became of them."""
     if not left:
         return []
-    said = "cancelled" if prune else "still here; --prune cancels them"
-    if refused:
-        said = "still here; --prune cancels them once no entry is refused"
+    if gone:
+        failed = sum(error is not None for error in gone.values())
+        said = f"cancelled, but {failed} could not be" if failed else "cancelled"
     title = f"[bold]Not in the source any more: {counted(len(left), 'job')} ({said})[/bold]"
-    return ["", title, *(f"  {escape(str(job.key))} [dim]{job.job_id}[/dim]" for job in left)]
+    lines = []
+    for job in left:
+        error = gone.get(job.job_id)
+        why = f" [red]{escape(first_line(error))}[/red]" if error else ""
+        lines.append(f"  {escape(str(job.key))} [dim]{job.job_id}[/dim]{why}")
+    return ["", title, *lines]
+
+
+def _left_document(job: Job, gone: Mapping[str, ApiError | None]) -> dict[str, Any]:
+    told: dict[str, Any] = {"key": job.key, "job_id": job.job_id, "outcome": job.status.lower()}
+    if job.job_id not in gone:
+        return told
+    if (error := gone[job.job_id]) is None:
+        return {**told, "outcome": "cancelled"}
+    return {**told, "error": {"code": error.code, "detail": error.detail}}
 
 
 def _applied_document(result: Applied) -> dict[str, Any]:

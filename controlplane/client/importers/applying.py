@@ -45,15 +45,17 @@ def _apply(client: Clockhouse, planned: PlannedJob) -> Applied:
     return Applied(planned=planned, done=done, paused=done.job.status == "PAUSED")
 
 
-def left_behind(client: Clockhouse, plan: Plan, *, tag: str, prefix: str) -> Sequence[Job]:
-    """Jobs of an earlier import of the same source that the plan does not hold any more: an entry was
-    edited into another, or removed. They go on running until somebody cancels them."""
+def left_behind(client: Clockhouse, plan: Plan, *, tag: str) -> Sequence[Job]:
+    """Jobs of an earlier import of the same source (the crontab's name, the groups in the export) that
+    the plan does not hold any more: an entry was edited into another, or removed. They go on running
+    until somebody cancels them."""
+    prefixes = tuple(plan.prefixes)
     wanted = {planned.key for planned in plan.jobs}
     found = []
     for state in ("SCHEDULED", "PAUSED"):
         found += [
             job
             for job in client.jobs.list(tag=tag, state=state)
-            if job.key is not None and job.key.startswith(prefix) and job.key not in wanted
+            if job.key is not None and job.key.startswith(prefixes) and job.key not in wanted
         ]
     return found

@@ -111,7 +111,7 @@ def read_crontab(
         else:
             jobs.append(job)
     refused.sort(key=lambda r: int(r.source.removeprefix("line ")))
-    return Plan(jobs=tuple(jobs), refused=tuple(refused), differences=GENERAL)
+    return Plan(jobs=tuple(jobs), refused=tuple(refused), differences=GENERAL, prefixes=(key_prefix(name),))
 
 
 # --- lines -------------------------------------------------------------------------------

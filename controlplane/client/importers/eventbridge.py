@@ -74,8 +74,10 @@ def read_eventbridge(text: str, *, destination: Destination, now: datetime) -> P
     jobs: list[PlannedJob] = []
     refused: list[Refused] = []
     keys: set[str] = set()
+    groups: set[str] = set()
     for document in read_documents(text):
         name = str(document.get("Name", "(no name)"))
+        groups.add(_group(document))
         try:
             job = _job(document, name, destination, now)
             if job.key in keys:
@@ -86,11 +88,24 @@ def read_eventbridge(text: str, *, destination: Destination, now: datetime) -> P
         else:
             keys.add(job.key)
             jobs.append(job)
-    return Plan(jobs=tuple(jobs), refused=tuple(refused), differences=GENERAL)
+    return Plan(
+        jobs=tuple(jobs),
+        refused=tuple(refused),
+        differences=GENERAL,
+        prefixes=tuple(_key_prefix(group) for group in sorted(groups)),
+    )
+
+
+def _group(document: Mapping[str, Any]) -> str:
+    return str(document.get("GroupName", "default"))
+
+
+def _key_prefix(group: str) -> str:
+    return f"eventbridge:{group}:"
 
 
 def _job(document: Mapping[str, Any], name: str, destination: Destination, now: datetime) -> PlannedJob:
-    group = str(document.get("GroupName", "default"))
+    group = _group(document)
     differences: list[Difference] = []
     schedule = _schedule(document, now, differences)
     target = document.get("Target") or {}
@@ -120,7 +135,7 @@ def _job(document: Mapping[str, Any], name: str, destination: Destination, now: 
         differences.append(Difference(about="state", detail="it is disabled there; here it becomes PAUSED"))
     return PlannedJob(
         source=name,
-        key=f"eventbridge:{group}:{name}"[:200],
+        key=f"{_key_prefix(group)}{name}"[:200],
         body=body,
         paused=paused,
         differences=tuple(differences),

@@ -64,11 +64,13 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """The outcome of a translation. `differences` concern all jobs."""
+    """The outcome of a translation. `differences` concern all jobs; `prefixes` are how the keys begin of
+    all that an import of this source ever made."""
 
     jobs: Sequence[PlannedJob]
     refused: Sequence[Refused]
     differences: Sequence[Difference] = ()
+    prefixes: Sequence[str] = ()
 
     def document(self) -> dict[str, Any]:
         """For machines."""

@@ -22,6 +22,7 @@ class Jobs:
     """Jobs by key, as the API keeps them; lists have one job on a page."""
 
     def __init__(self) -> None:
+        self.refuses = ""  # keys that hold this
         self.jobs: dict[str, dict[str, Any]] = {}
         self.cancelled: list[str] = []
 
@@ -40,6 +41,8 @@ class Jobs:
     def __call__(self, request: Received) -> Any:
         if request.method == "PUT":
             key = request.path.rpartition("/")[2].replace("%3A", ":")
+            if self.refuses and self.refuses in key:
+                return 409, {"code": "NO_MORE_JOBS", "detail": "No more."}
             if key in self.jobs:
                 return 200, {**self.jobs[key], "changed": False}
             status = "PAUSED" if request.body.get("paused") else "SCHEDULED"
@@ -71,13 +74,16 @@ def jobs(server: Server) -> Jobs:
 
 @pytest.fixture
 def run(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import a crontab called web1, with more options; the exit status and the answer."""
+    """Import a crontab called web1, with more options; the exit status and the answer. `--prune` is
+    answered with yes and goes with the name."""
     monkeypatch.setenv("CLOCKHOUSE_API_URL", server.url)
     monkeypatch.setenv("CLOCKHOUSE_API_KEY", "ch_live_test")
     file = tmp_path / "web1"
 
     def run(text: str, *options: str) -> tuple[int, Any]:
         file.write_text(text)
+        if "--prune" in options:
+            options = (*options, "--name", "web1", "--yes")
         done = CliRunner().invoke(
             app, ["import", "crontab", str(file), "-t", "tgt_x", "--user", "-z", "UTC", "--json", *options]
         )
@@ -96,10 +102,26 @@ def test_paused_jobs_are_created_so_in_one_request(server: Server, jobs: Jobs, r
     assert all("hunter2" not in key for key in jobs.jobs)
 
 
-def test_without_apply_nothing_is_asked_of_the_server(server: Server, jobs: Jobs, run: Any) -> None:
-    status, answer = run(TWO, "--prune")
-    assert (status, answer["applied"], answer["left_behind"]) == (0, None, None)
-    assert server.received == []
+def test_without_apply_nothing_is_changed_and_what_would_be_cancelled_is_told(
+    server: Server, jobs: Jobs, run: Any
+) -> None:
+    old = jobs.add("crontab:web1:old-1", tags=["crontab:web1"])
+    for options in ((), ("--prune",)):
+        status, answer = run(TWO, *options)
+        assert (status, answer["applied"]) == (0, None)
+        assert [(job["job_id"], job["outcome"]) for job in answer["left_behind"]] == [(old, "scheduled")]
+    assert {request.method for request in server.received} == {"GET"}
+
+
+def test_a_plan_can_be_looked_at_without_an_api(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("CLOCKHOUSE_API_URL", "CLOCKHOUSE_API_KEY"):
+        monkeypatch.delenv(name)
+    status, answer = run(TWO)
+    assert (status, len(answer["jobs"]), answer["left_behind"]) == (0, 2, None)
 
 
 def test_what_the_source_lost_is_told_and_cancelled_only_when_asked(jobs: Jobs, run: Any) -> None:
@@ -134,9 +156,66 @@ def test_nothing_is_cancelled_where_an_entry_was_refused(jobs: Jobs, run: Any) -
     assert jobs.cancelled == []
 
 
+def test_nothing_is_cancelled_where_the_server_refused_a_replacement(jobs: Jobs, run: Any) -> None:
+    run(TWO, "--apply")
+    jobs.refuses = "report"
+    status, answer = run(TWO.replace("digest", "report"), "--apply", "--prune")
+    assert (status, [job["outcome"] for job in answer["applied"]]) == (1, ["unchanged", "refused"])
+    assert [job["outcome"] for job in answer["left_behind"]] == ["scheduled"]
+    assert jobs.cancelled == []
+
+
+def test_an_empty_source_cancels_nothing(jobs: Jobs, run: Any) -> None:
+    run(TWO, "--apply")
+    status, answer = run("# nothing\n", "--apply", "--prune")
+    assert (status, answer["applied"], len(answer["left_behind"])) == (1, [], 2)
+    assert jobs.cancelled == []
+
+
+def test_pruning_a_crontab_needs_its_name(server: Server, run: Any, tmp_path: Path) -> None:
+    (tmp_path / "cron").write_text(TWO)
+    done = CliRunner().invoke(
+        app, ["import", "crontab", str(tmp_path / "cron"), "-t", "tgt_x", "-z", "UTC", "--prune", "--yes"]
+    )
+    assert (done.exit_code, server.received) == (2, [])
+    assert "--name" in done.stderr
+
+
+def test_pruning_shows_and_asks_before_anything_is_changed(
+    server: Server, jobs: Jobs, run: Any, tmp_path: Path
+) -> None:
+    old = jobs.add("crontab:web1:old-1", tags=["crontab:web1"])
+    (tmp_path / "web1").write_text(TWO)
+    command = ["import", "crontab", str(tmp_path / "web1"), "-t", "tgt_x", "--user", "-z", "UTC"]
+    done = CliRunner().invoke(app, [*command, "--prune", "--name", "web1", "--apply"])
+    assert done.exit_code == 2  # there is no terminal to ask
+    assert f"crontab:web1:old-1 {old}" in done.stderr
+    assert "Cancel 1 job and the runs that wait?" in done.stderr
+    assert {request.method for request in server.received} == {"GET"}
+    looked = CliRunner().invoke(app, [*command, "--prune", "--name", "web1"])
+    assert (looked.exit_code, "1 job (--apply cancels them)" in looked.stdout) == (0, True)
+
+
+def test_an_export_prunes_within_its_groups(server: Server, jobs: Jobs, run: Any) -> None:
+    for key in ("eventbridge:night:old", "eventbridge:day:other", "eventbridge:nightly:other"):
+        jobs.add(key, tags=["eventbridge"])
+    export = json.dumps({"Name": "new", "GroupName": "night", "ScheduleExpression": "cron(0 6 * * ? *)"})
+    done = CliRunner().invoke(
+        app, ["import", "eventbridge", "-", "-t", "tgt_x", "--apply", "--prune", "--yes", "--json"],
+        input=export,
+    )  # fmt: skip
+    assert done.exit_code == 0
+    assert [job["key"] for job in json.loads(done.stdout)["left_behind"]] == ["eventbridge:night:old"]
+    assert jobs.cancelled == ["job_1"]
+
+
 def test_left_behind_walks_every_page(client: Clockhouse, jobs: Jobs) -> None:
     for number in range(3):
         jobs.add(f"eventbridge:default:{number}", tags=["eventbridge"])
-    plan = Plan(jobs=[PlannedJob(source="1", key="eventbridge:default:1", body={})], refused=[])
-    left = left_behind(client, plan, tag="eventbridge", prefix="eventbridge:")
+    plan = Plan(
+        jobs=[PlannedJob(source="1", key="eventbridge:default:1", body={})],
+        refused=[],
+        prefixes=["eventbridge:default:"],
+    )
+    left = left_behind(client, plan, tag="eventbridge")
     assert [job.key for job in left] == ["eventbridge:default:0", "eventbridge:default:2"]
