@@ -92,7 +92,7 @@ def test_errors_have_words_faults_and_a_status(cli: Cli) -> None:
         json.loads(cli("jobs", "get", "no-such-key", "--json", expect=4).stderr)["error"]["code"]
         == "NOT_FOUND"
     )
-    assert "no target: --target or --url" in cli("jobs", "create", "--now", expect=2).stderr
+    assert "no target: --target, --url or --queue" in cli("jobs", "create", "--now", expect=2).stderr
     assert "No such option" in cli("jobs", "list", "--nonsense", expect=2).stderr
     cli.environment["CLOCKHOUSE_API_KEY"] = "ch_live_nobody"
     assert "clockhouse login" in cli("tenant", expect=3).stderr
@@ -205,7 +205,7 @@ def test_importing_a_crontab(cli: Cli, tmp_path: Path) -> None:
     assert [r["outcome"] for r in cli.json(*command, "--apply")["applied"]] == ["created"]
     assert [r["outcome"] for r in cli.json(*command, "--apply")["applied"]] == ["unchanged"]
     (job,) = cli.json("jobs", "list", "--tag", f"crontab:{file.name}")
-    assert (job["schedule"]["cron"], job["target"]["path"]) == ("30 3 * * 1-5", "/cron/usr-bin-backup-all")
+    assert (job["schedule"]["cron"], job["target"]["path"]) == ("30 3 * * 1-5", "/cron/backup")
     run = cli.json("jobs", "trigger", job["job_id"], "--wait")
     assert '"command":"/usr/bin/backup --all"' in json.loads(run["attempts"][0]["body"])["body"].replace(
         '": "', '":"'
