@@ -223,9 +223,11 @@ class Forwarder:
         """Send it on and answer the client; the status that was sent."""
         repeated = False
         untried: list[str] = []
+        of: tuple[str, str] | None = None  # whose addresses they are: another cell knows not this one's key
         while True:
             way = await self._way(principal, plane, request.target)
-            untried = untried or list(self._turns.order(way.url))
+            if not untried or of != (way.kid, way.url):
+                untried, of = list(self._turns.order(way.url)), (way.kid, way.url)
             way = replace(way, url=untried.pop(0))
             try:
                 async with self._open(request, way) as answer:
@@ -235,6 +237,7 @@ class Forwarder:
                     await answer.read()
                 if repeated:
                     raise unavailable("This tenant is being moved. Retry in a moment.", retry_after_s=2)
+                untried = []
                 await self._refresh()
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
                 # Nothing was sent: another process of the cell may take it.

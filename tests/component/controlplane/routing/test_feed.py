@@ -11,7 +11,7 @@ import time
 import pytest
 from aiohttp import web
 
-from tests.component.controlplane.routing.surroundings import TENANT, Call, World, new_key
+from tests.component.controlplane.routing.surroundings import TENANT, Call, Listener, World, new_key
 from tests.waiting import eventually
 
 
@@ -159,6 +159,36 @@ async def test_a_421_is_answered_by_the_new_owner_with_the_same_body(world: Worl
     assert (answer.status, answer.json["server"]) == (200, "cell-b")
     assert world.other_cell.calls[-1].body == body
     assert world.other_cell.calls[-1].caller.epoch == 8
+
+
+async def test_addresses_of_the_cell_that_said_421_are_not_asked_on(world: World) -> None:
+    """They would take the new cell's signature for a forged one."""
+    second = Listener("cell-a")
+    second.secret = world.cell.secret
+    await second.start()
+
+    async def not_mine(request: web.Request, call: Call) -> web.StreamResponse:
+        world.place(TENANT, "cell-b", epoch=8)
+        return web.json_response({"code": "NOT_OWNER"}, status=421)
+
+    both = f"{world.cell.url},{second.url}"
+    try:
+        world.django.feed.set(
+            "cell", "cell-a", {"url": both, "secret_hex": second.secret.hex(), "state": "OPEN"}
+        )
+
+        async def heard_of_both() -> bool:
+            assert (await world.call("GET", "/v1/jobs")).status == 200
+            return bool(second.calls and world.cell.calls)
+
+        await eventually(heard_of_both)
+        world.cell.answer = second.answer = not_mine
+        asked = len(second.calls) + len(world.cell.calls)
+        answer = await world.call("GET", "/v1/jobs")
+        assert (answer.status, answer.json["server"]) == (200, "cell-b")
+        assert len(second.calls) + len(world.cell.calls) == asked + 1
+    finally:
+        await second.stop()
 
 
 async def test_a_421_never_leaves_the_router(world: World) -> None:
