@@ -15,10 +15,11 @@ from urllib.parse import quote, urlencode
 
 import httpx
 import msgspec
+from django.db import DatabaseError
 
 from cells.contract import Caller, ErrorCode, body_hash, sign_request
 from controlplane.addresses import Turns
-from controlplane.operators.support import TARGETS_CLOSED, Guest
+from controlplane.operators.support import TARGETS_CLOSED, Guest, record_act
 from controlplane.tenants.models import Membership
 from controlplane.topology.cell_keys import open_cell_key
 from controlplane.topology.models import Placement, Site
@@ -26,6 +27,8 @@ from controlplane.topology.models import Placement, Site
 _TIMEOUT = httpx.Timeout(5.0, connect=1.0)
 #: How many documents of one page are fetched at once.
 _AT_ONCE = 8
+#: Sent by POST, and changes nothing: forms ask it while they are filled in.
+_ASKS_ONLY = "/v1/schedules:preview"
 _turns = Turns()
 
 
@@ -87,13 +90,25 @@ def _changes_targets(target: str) -> bool:
     return target.startswith("/v1/targets") and not target.endswith(":test")
 
 
+def _admit(guest: Guest, method: str, target: str) -> None:
+    """A visiting operator's act is in the tenant's audit log before it is sent, or is not sent."""
+    if _changes_targets(target):
+        raise Refused(403, {"status": 403, "code": ErrorCode.FORBIDDEN.value, "detail": TARGETS_CLOSED})
+    if target == _ASKS_ONLY:
+        return
+    try:
+        record_act(guest, method=method, path=target)
+    except DatabaseError as fault:
+        raise CellAway("It could not be written to the audit log, so it was not sent.") from fault
+
+
 class CellClient:
     """One member's view of the cell their tenant lives on."""
 
     def __init__(
-        self, *, base_url: str, cell: str, secret: bytes, caller: Caller, targets_closed: bool = False
+        self, *, base_url: str, cell: str, secret: bytes, caller: Caller, guest: Guest | None = None
     ) -> None:
-        self._targets_closed = targets_closed
+        self._guest = guest
         self._base_url = base_url
         self._cell = cell
         self._secret = secret
@@ -121,7 +136,7 @@ class CellClient:
             cell=cell.name,
             secret=open_cell_key(cell.name, bytes(cell.sealed_key)),
             caller=caller,
-            targets_closed=isinstance(membership, Guest),
+            guest=membership if isinstance(membership, Guest) else None,
         )
 
     def get(self, target: str, /, **query: object) -> Any:
@@ -188,8 +203,8 @@ class CellClient:
         body: Mapping[str, Any] | None = None,
         extra: Mapping[str, str] | None = None,
     ) -> Answer:
-        if self._targets_closed and method != "GET" and _changes_targets(target):
-            raise Refused(403, {"status": 403, "code": ErrorCode.FORBIDDEN.value, "detail": TARGETS_CLOSED})
+        if self._guest is not None and method != "GET":
+            _admit(self._guest, method, target)
         asked = {name: str(value) for name, value in (query or {}).items() if value not in (None, "")}
         full = f"{target}?{urlencode(asked)}" if asked else target
         content = b"" if body is None else msgspec.json.encode(body)

@@ -153,6 +153,18 @@ def end_visit(*, tenant_id: uuid.UUID, operator: User, actor: Actor, reason: str
     return True
 
 
+def record_act(guest: Guest, *, method: str, path: str) -> None:
+    """Writes down what an operator is about to ask of the tenant's cell: which act on what, no payloads."""
+    record(
+        action="support.act",
+        subject=path[:200],
+        tenant_id=guest.tenant.id,
+        actor=Actor(name=guest.user.actor_name, operator=True, source="console"),
+        reason=guest.visit.reason,
+        after={"visit": str(guest.visit.id), "method": method, "path": path},
+    )
+
+
 @transaction.atomic
 def end_expired_visits() -> int:
     """Writes down the end of visits whose time is over; says how many."""

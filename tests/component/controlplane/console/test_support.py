@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
@@ -188,6 +189,33 @@ def test_a_visit_changes_no_target_whatever_the_page(owner: Signed, cell: Cell, 
     page = browser.get(f"{owner.base}/targets/tgt_echo/").content.decode()
     assert "Test call" in page
     assert "/edit" not in page
+
+
+def test_what_a_visit_asks_of_the_cell_is_in_the_audit_log_first(
+    owner: Signed, cell: Cell, browser: Client, operator: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _visit(browser, owner.membership.tenant)
+    browser.get(f"{owner.base}/jobs/{JOB_ID}/")
+    acts = AuditEvent.objects.filter(action="support.act")
+    assert not acts.exists()
+    cell.calls.clear()
+    browser.post(f"{owner.base}/jobs/{JOB_ID}/pause", {"token": "t", "reason": "secret words"})
+    act, asked = acts.get(), f"/v1/jobs/{JOB_ID}:pause"
+    assert [call.target for call in cell.calls if call.method == "POST"] == [asked]
+    assert (act.tenant_id, act.actor, act.reason) == (
+        owner.membership.tenant.id, operator.actor_name, "Ticket 17",
+    )  # fmt: skip
+    visit = SupportVisit.objects.get()
+    assert act.after == {"visit": str(visit.id), "method": "POST", "path": asked}
+
+    def full(*args: object, **more: object) -> None:
+        raise OperationalError("disk full")
+
+    monkeypatch.setattr("controlplane.operators.support.record", full)
+    cell.calls.clear()
+    page = browser.post(f"{owner.base}/jobs/{JOB_ID}/pause", {"token": "u"}, follow=True)
+    assert b"could not be written to the audit log" in page.content
+    assert [call for call in cell.calls if call.method != "GET"] == []
 
 
 def test_who_may_visit_and_how(operator: User) -> None:
