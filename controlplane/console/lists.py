@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from cells.domain.job import QUEUE_LABEL
 from controlplane.console.axis import Bar, Due
 from controlplane.console.cells_client import path
 from controlplane.console.job_form import LOCAL_TIME
@@ -30,7 +31,10 @@ def settled(visit: Visit, *names: str) -> str | None:
     changed = False
     for name in names:
         if LOCAL_TIME.fullmatch(text := given.get(name, "").strip()):
-            given[name] = instant(datetime.fromisoformat(text).replace(tzinfo=visit.zone))
+            try:
+                given[name] = instant(datetime.fromisoformat(text).replace(tzinfo=visit.zone))
+            except (ValueError, OverflowError):
+                continue  # the cell says what is wrong with it
             changed = True
     if not changed:
         return None
@@ -104,8 +108,13 @@ def labels_of(visit: Visit, job_ids: Iterable[str]) -> dict[str, str]:
 
 
 def targets_of(visit: Visit, target_ids: Iterable[str | None]) -> dict[str, str]:
-    """What targets are, in words: their description, or else their address."""
-    wanted = {path("targets", target_id): target_id for target_id in target_ids if target_id}
+    """What targets are, in words: their description, or else their address. Task queues, which lists name
+    in their place, are none."""
+    wanted = {
+        path("targets", target_id): target_id
+        for target_id in target_ids
+        if target_id and not target_id.startswith(QUEUE_LABEL)
+    }
     return {
         wanted[target]: str(found.get("description") or found["base_url"])
         for target, found in visit.cell.get_many(wanted).items()

@@ -185,6 +185,22 @@ def test_a_job_for_a_task_queue_leads_to_the_queue_and_to_no_target(cell: Cell, 
     assert f"{owner.base}/targets/queue" not in page
 
 
+def test_lists_do_not_ask_for_a_task_queue_as_a_target(cell: Cell, owner: Signed) -> None:
+    pulled = {**RUN, "target_id": "queue:test"}
+    cell.answers["GET /v1/runs"] = (200, {"items": [RUN, pulled], "next_cursor": None})
+    cell.answers["GET /v1/targets/queue:test"] = (405, {"detail": "POST only"})
+    page = owner.browser.get(owner.base + "/runs/")
+    assert page.status_code == 200
+    assert f"{owner.base}/queues/test/".encode() in page.content
+    assert b"https://echo.example.com" in page.content
+
+
+def test_a_time_that_is_none_is_left_to_the_cell_to_refuse(cell: Cell, owner: Signed) -> None:
+    cell.answers["GET /v1/runs"] = (422, {"detail": "no time"})
+    page = owner.browser.get(owner.base + "/runs/?scheduled_from=2026-13-01T00:00")
+    assert (page.status_code, b"no time" in page.content) == (422, True)
+
+
 def test_the_last_answer_is_open(cell: Cell, owner: Signed) -> None:
     page = owner.browser.get(f"{owner.base}/runs/{RUN_ID}/").content.decode()
     assert "<details open><summary>Answer body" in page
