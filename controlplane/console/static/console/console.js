@@ -98,7 +98,8 @@
   // --- a form that changes something is sent once, however often it is clicked ---------------
   document.addEventListener("submit", (event) => {
     const form = event.target;
-    if (form.method !== "post" || form.hasAttribute("hx-post") || form.method === "dialog") return;
+    // Not `form.method`: that is a field of this name where a form has one.
+    if (form.getAttribute("method") !== "post" || form.hasAttribute("hx-post")) return;
     if (form.dataset.sent) event.preventDefault();
     form.dataset.sent = "1";
   });
