@@ -57,6 +57,7 @@ INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "controlplane.console.middleware.PageHeaders",
+    "controlplane.console.inputs.TextOnly",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -148,7 +148,7 @@ def _instant(visit: Visit, text: str) -> str:
         return text
     try:
         return instant(datetime.fromisoformat(text).replace(tzinfo=visit.zone))
-    except ValueError:
+    except (ValueError, OverflowError):
         return text
 
 

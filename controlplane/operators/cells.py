@@ -180,9 +180,11 @@ def lengthen(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _utc(text: str) -> datetime | None:
-    """A local time of a form, which is UTC here."""
+    """A local time of a form, which is UTC here; None if it is none that can be told in UTC."""
     try:
         found = parse_datetime(text)
-    except ValueError:
+        if found is None or found.tzinfo is not None:
+            return found and found.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+    return found.replace(tzinfo=UTC)

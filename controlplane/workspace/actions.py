@@ -7,7 +7,7 @@ import uuid
 from django.db import transaction
 
 from controlplane.actors import Actor
-from controlplane.errors import Fault, Invalid
+from controlplane.errors import Fault, Invalid, one_line
 from controlplane.events.recording import record
 from controlplane.identity import TENANT, encode
 from controlplane.tenants.actions.accounts import zone_faults
@@ -30,6 +30,8 @@ def set_workspace(
     faults = []
     if len(display_name) > 120:
         faults.append(Fault(pointer="/display_name", detail="at most 120 characters"))
+    if not one_line(display_name):
+        faults.append(Fault(pointer="/display_name", detail="no control characters"))
     faults += zone_faults(timezone or "none", "/timezone")
     if theme not in _THEMES:
         faults.append(Fault(pointer="/theme", detail=f"one of {', '.join(_THEMES)}"))

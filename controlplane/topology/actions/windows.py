@@ -87,4 +87,4 @@ def _check(since: datetime, until: datetime, extra_seconds: int, reason: str) ->
 
 
 def _text(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"

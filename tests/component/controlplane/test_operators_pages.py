@@ -129,6 +129,7 @@ def test_low_windows_are_lengthened_and_it_is_recorded(client: Client) -> None:
         assert (asked["extra_seconds"], asked["tenant_id"]) == (600, tenant.public_id)
         for wrong, said in (
             ({"until": form["from"]}, "must lie after from"),
+            ({"from": "0001-01-01T00:00+05:00"}, "two times in UTC"),
             ({"extra_seconds": "many"}, "whole seconds are needed"),
             ({"tenant": "nobody"}, "no tenant nobody lives on"),
             ({"reason": ""}, "/reason: is needed"),
