@@ -57,7 +57,7 @@ def _people(visit: Visit, actors: set[str]) -> dict[str, str]:
 def _address(visit: Visit, each: Happening) -> str:
     if not each.page:
         return ""
-    if each.page == "dlq":
+    if each.page == "dlq" and each.key:
         return f"{visit.url('dlq')}?fingerprint={each.key}"
     try:
         return visit.url(each.page, each.key) if each.key else visit.url(each.page)

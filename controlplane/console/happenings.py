@@ -46,6 +46,24 @@ _OPERATIONS = {
     "operation.ended": ("good", "is done"),
     "operation.stopped": ("wait", "was stopped"),
 }
+_BACKFILLS = {
+    "backfill.started": ("live", "began"),
+    "backfill.ended": ("good", "is done"),
+    "backfill.stopped": ("wait", "was stopped"),
+}
+_WORKFLOWS = {
+    "workflow.failed": ("bad", "failed"),
+    "workflow.compensated": ("wait", "failed, and what it had done was undone"),
+    "workflow.compensation_stuck": ("bad", "could not undo what it had done, and waits for somebody"),
+    "workflow.migrated": ("mute", "goes on with another version of its definition"),
+    "workflow.reset": ("mute", "was set back to an earlier step"),
+    "workflow.history_near_limit": ("wait", "has a history that is nearly full"),
+    "workflow.cancel": ("wait", "was asked to end"),
+    "workflow.terminate": ("wait", "was ended at once"),
+    "workflow.resolve": ("mute", "was told how to go on"),
+}
+#: Operations over dead letters; they have no page of their own.
+_OF_LETTERS = {"redrive": "Redriving", "purge": "Purging"}
 _ACTIONS = {"pause": "Pausing", "resume": "Resuming", "cancel": "Cancelling"}
 
 
@@ -99,9 +117,25 @@ def _said(kind: str, subject: str, data: Mapping[str, Any]) -> tuple[str, str, s
         return look, f"Workers of {subject}", said, "queue", subject
     if kind in _OPERATIONS:
         look, what = _OPERATIONS[kind]
+        total = int(data.get("total") or 0)
+        if data.get("action") in _OF_LETTERS:
+            return look, f"{_OF_LETTERS[data['action']]} {counted(total, 'dead letter')}", what, "dlq", ""
         action = _ACTIONS.get(str(data.get("action")), "Changing")
-        about = f"{action} {counted(int(data.get('total') or 0), 'job')}"
+        about = f"{action} {counted(total, 'job')}"
         return look, about, what, "operation", subject
+    if kind in _BACKFILLS:
+        look, what = _BACKFILLS[kind]
+        about = f"A backfill of {counted(int(data.get('total') or 0), 'occurrence')}"
+        return look, about, what, "backfill", str(data.get("backfill_id") or "")
+    if kind in _WORKFLOWS:
+        look, what = _WORKFLOWS[kind]
+        return look, f"Workflow {subject}", what, "", ""
+    if kind == "run.redriven":
+        return "mute", "A run", "that had failed for good begins anew", "run", subject
+    if kind == "windows.lengthened":
+        later = f"start up to {counted(int(data.get('extra_seconds') or 0), 'second')} later"
+        jobs = counted(int(data.get("jobs") or 0), "LOW job")
+        return "wait", jobs, f"of {subject} to {data.get('until')} {later}", "", ""
     if kind == "quota.reached":
         quota = str(data.get("quota") or "a quota").replace("_", " ")
         return "bad", quota.capitalize(), "has reached its limit: requests are refused", "limits", ""

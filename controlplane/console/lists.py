@@ -12,7 +12,15 @@ from controlplane.console.axis import Bar, Due
 from controlplane.console.cells_client import path
 from controlplane.console.job_form import LOCAL_TIME
 from controlplane.console.visit import Visit
-from controlplane.console.wording import STATES, instant, main_delay, parse, schedule, target_label
+from controlplane.console.wording import (
+    STATES,
+    instant,
+    main_delay,
+    of_workflow,
+    parse,
+    schedule,
+    target_label,
+)
 
 PAGE = 50
 #: The longest page a cell gives.
@@ -102,8 +110,8 @@ def by_time(jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def labels_of(visit: Visit, job_ids: Iterable[str]) -> dict[str, str]:
-    """What jobs are called, by id."""
-    wanted = {path("jobs", job_id): job_id for job_id in job_ids}
+    """What jobs are called, by id. Runs of workflow steps name an execution in the place of a job."""
+    wanted = {path("jobs", job_id): job_id for job_id in job_ids if not of_workflow(job_id)}
     return {wanted[target]: label(job) for target, job in visit.cell.get_many(wanted).items()}
 
 

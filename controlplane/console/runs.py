@@ -30,7 +30,7 @@ from controlplane.console.lists import (
 )
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.waterfall import waterfall
-from controlplane.console.wording import instant, parse, readable, time_split
+from controlplane.console.wording import STEP, instant, of_workflow, parse, readable, time_split
 
 #: A run's page looks back.
 _NOW_AT = 0.85
@@ -96,7 +96,8 @@ def run_live(visit: Visit, run_id: str) -> HttpResponse:
 
 def _run(visit: Visit, run_id: str) -> dict[str, Any]:
     run = visit.cell.get(path("runs", run_id))
-    job = visit.cell.get(path("jobs", run["job_id"]))
+    step = of_workflow(run["job_id"])
+    job = None if step else visit.cell.get(path("jobs", run["job_id"]))
     scheduled = parse(run["scheduled_for"]) or visit.now
     scale = visit.request.GET.get("scale", "")
     if scale not in SCALES:
@@ -107,13 +108,13 @@ def _run(visit: Visit, run_id: str) -> dict[str, Any]:
         "run": run,
         "pulled": _is_pulled(run),
         "job": job,
-        "label": label(job),
+        "label": STEP if job is None else label(job),
         "done": run["state"] in TERMINAL,
         "split": time_split(run["where_the_time_went"]),
         "waterfall": waterfall(run, visit.now),
         "attempts": [_attempt(run, job, attempt) for attempt in run["attempts"]],
         "cancellable": visit.may_write and run["state"] in _CANCELLABLE,
-        "again": visit.may_trigger and dead and job["status"] != "CANCELLED",
+        "again": visit.may_trigger and dead and job is not None and job["status"] != "CANCELLED",
         "fingerprint": _fingerprint(run) if dead else None,
         "axis": build(
             now=visit.now, scale=scale, zone=visit.zone, bars=run_bars(visit, [run]), now_at=_NOW_AT
@@ -134,7 +135,9 @@ def _is_pulled(run: Mapping[str, Any]) -> bool:
     return str(run["target_id"] or "").startswith(QUEUE_LABEL)
 
 
-def _attempt(run: Mapping[str, Any], job: Mapping[str, Any], attempt: Mapping[str, Any]) -> dict[str, Any]:
+def _attempt(
+    run: Mapping[str, Any], job: Mapping[str, Any] | None, attempt: Mapping[str, Any]
+) -> dict[str, Any]:
     """An attempt with what its call said about itself, and the answer."""
     started = parse(attempt["started_at"])
     headers = {
@@ -148,7 +151,7 @@ def _attempt(run: Mapping[str, Any], job: Mapping[str, Any], attempt: Mapping[st
     # The last attempt of a run that failed for good was not followed by another, whatever its answer allowed.
     over = attempt["outcome"] == "RETRYABLE" and attempt["retry_in_ms"] is None
     outcome = "TERMINAL" if over else attempt["outcome"]
-    own = (job.get("headers") or {}) if job["version"] == run["version"] else {}
+    own = (job.get("headers") or {}) if job and job["version"] == run["version"] else {}
     called = started and not _is_pulled(run)
     more = {"sent": headers if called else {}, "own": own, "answer": readable(attempt.get("body"))}
     return {**attempt, "outcome": outcome, **more}
@@ -159,7 +162,7 @@ def run_cancel(visit: Visit, run_id: str) -> HttpResponse:
     """GET says what will happen, POST asks the run to end."""
     if visit.request.method == "GET":
         run = visit.cell.get(path("runs", run_id))
-        return _confirm(visit, "console/runs/confirm", run=run)
+        return _confirm(visit, "console/runs/confirm", run=run, step=of_workflow(run["job_id"]))
     try:
         answer = visit.cell.post(path("runs", run_id, verb="cancel"), {})
         waits = answer.document["state"] == "RUNNING"

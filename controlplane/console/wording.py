@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cells.domain import ids
 from cells.domain.job import QUEUE_LABEL
 
 #: state -> (word, look, sign). Looks differ in colour, signs in shape.
@@ -214,6 +215,15 @@ def main_delay(split: Mapping[str, Any] | None) -> str:
     waits = {name: int((split or {}).get(f"{name}_ms") or 0) for name in PARTS if name != "run"}
     name = max(waits, key=lambda each: waits[each])
     return name if waits[name] > 0 else ""
+
+
+#: What a run of a workflow is called, which has no job.
+STEP = "Workflow step"
+
+
+def of_workflow(job_id: str) -> bool:
+    """Whether what a run names as its job is the execution of a workflow whose step it is."""
+    return job_id.startswith(f"{ids.WORKFLOW_RUN}_")
 
 
 def target_page(label: str) -> tuple[str, str]:

@@ -110,6 +110,16 @@ def target_link(context: Context, label: object) -> SafeString | str:
     return format_html('<a class="plain" href="{}"><code>{}</code></a>', href, label)
 
 
+@register.simple_tag(takes_context=True)
+def job_link(context: Context, job_id: str, label: object = "") -> SafeString:
+    """What a run belongs to: its job, which has a page, or a workflow, whose step it is."""
+    if wording.of_workflow(job_id):
+        return format_html("{} <code>{}</code>", wording.STEP, job_id)
+    return format_html(
+        '<a class="plain" href="{}">{}</a>', context["visit"].url("job", job_id), label or job_id
+    )
+
+
 @register.filter
 def roll_words(value: object) -> str:
     """What becomes of a run on an excluded day."""

@@ -201,6 +201,24 @@ def test_a_time_that_is_none_is_left_to_the_cell_to_refuse(cell: Cell, owner: Si
     assert (page.status_code, b"no time" in page.content) == (422, True)
 
 
+def test_a_step_of_a_workflow_has_a_page_and_no_job(cell: Cell, owner: Signed) -> None:
+    execution = "wr_01m8njb93zg06vpdgn4y6fe2g1"
+    step = {**RUN, "run_id": f"{execution}:1", "job_id": execution, "kind": "ACTIVITY", "state": "FAILED"}
+    cell.answers[f"GET /v1/runs/{execution}:1"] = (200, step)
+    cell.answers["GET /v1/runs"] = (200, {"items": [RUN, step], "next_cursor": None})
+    letter = {**LETTER, "run_id": step["run_id"], "job_id": execution}
+    cell.answers["GET /v1/dlq"] = (
+        200, {"groups": [], "truncated": False, "items": [letter], "next_cursor": None},
+    )  # fmt: skip
+    for path in (f"/runs/{execution}:1/", f"/runs/{execution}:1/live", "/runs/", "/dlq/"):
+        page = owner.browser.get(owner.base + path)
+        assert page.status_code == 200, path
+        assert f"/jobs/{execution}".encode() not in page.content, path
+        assert b"/again" not in page.content or path == "/runs/", path
+    assert cell.asked("GET", f"/v1/jobs/{execution}") == []
+    assert b"Workflow step" in owner.browser.get(f"{owner.base}/runs/{execution}:1/").content
+
+
 def test_the_last_answer_is_open(cell: Cell, owner: Signed) -> None:
     page = owner.browser.get(f"{owner.base}/runs/{RUN_ID}/").content.decode()
     assert "<details open><summary>Answer body" in page

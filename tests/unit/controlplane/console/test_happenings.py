@@ -45,6 +45,28 @@ def said(
             {"quota": "pending_timers"},
             ("Pending timers has reached its limit: requests are refused", "bad", "limits", ""),
         ),
+        (
+            "operation.started",
+            {"action": "redrive", "total": 1},
+            ("Redriving 1 dead letter began", "live", "dlq", ""),
+        ),
+        (
+            "operation.ended",
+            {"action": "purge", "total": 7},
+            ("Purging 7 dead letters is done", "good", "dlq", ""),
+        ),
+        (
+            "backfill.stopped",
+            {"backfill_id": "bf_1", "total": 5},
+            ("A backfill of 5 occurrences was stopped", "wait", "backfill", "bf_1"),
+        ),
+        (
+            "windows.lengthened",
+            {"until": "B", "jobs": 3, "extra_seconds": 600.0},
+            ("3 LOW jobs of sub to B start up to 600 seconds later", "wait", "", ""),
+        ),
+        ("workflow.failed", {"step": None}, ("Workflow sub failed", "bad", "", "")),
+        ("run.redriven", {"series": 2}, ("A run that had failed for good begins anew", "mute", "run", "sub")),
         ("moon.has_landed", None, ("sub moon has landed", "mute", "", "")),
     ],
 )
