@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from django.shortcuts import redirect
 
 from cells.contract import Scope
 from controlplane.console.acting import Form
+from controlplane.console.api_keys import first_use
 from controlplane.console.cells_client import CellAway, Fault, Refused, path
 from controlplane.console.job_form import LOCAL_TIME
 from controlplane.console.lists import PAGE, asked, label, labels_of, next_page
@@ -36,13 +38,20 @@ def job_backfill(visit: Visit, job_id: str) -> HttpResponse:
         return _form(visit, job, Form(values=values))
     posted = visit.request.POST
     form = Form(values={name: posted.get(name, "").strip()[:40] for name in _FIELDS})
-    start = "start" in posted
-    body = {
+    asked_for = {
         "from": _instant(visit, form.values["from"]),
         "until": _instant(visit, form.values["until"]),
         "max_per_second": _number(form.values["max_per_second"]),
-        "dry_run": not start,
     }
+    # Only what the numbers were shown of is begun.
+    planned = " ".join(map(str, asked_for.values()))
+    start = "start" in posted and posted.get("planned") == planned
+    if "start" in posted and not start:
+        form.general.append("The stretch or the pace was changed since: these are its numbers now.")
+    if start and not first_use(visit.request, posted.get("token", "")[:64]):
+        messages.info(visit.request, "This backfill was asked for already.")
+        return redirect(f"{visit.url('backfills')}?job_id={job_id}")
+    body = {**asked_for, "dry_run": not start}
     try:
         found = visit.cell.post(path("jobs", job_id, verb="backfill"), body).document
     except Refused as refused:
@@ -61,7 +70,7 @@ def job_backfill(visit: Visit, job_id: str) -> HttpResponse:
     if start:
         messages.success(visit.request, "The backfill has begun.")
         return redirect(visit.url("backfill", found["backfill_id"]))
-    return _form(visit, job, form, plan=found)
+    return _form(visit, job, form, plan=found, planned=planned)
 
 
 @tenant_page(Scope.JOBS_READ)
@@ -126,6 +135,7 @@ def _form(
     form: Form,
     *,
     plan: Mapping[str, Any] | None = None,
+    planned: str = "",
     status: int = 200,
 ) -> HttpResponse:
     values = {**form.values, "since": form.values["from"]}
@@ -138,6 +148,8 @@ def _form(
         form=form,
         values=values,
         plan=plan,
+        planned=planned,
+        token=str(uuid.uuid4()),
         in_turn=job.get("overlap_policy", "ALLOW") != "ALLOW",
     )
 

@@ -10,12 +10,14 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
-from controlplane.console.acting import Form, done, not_done
+from controlplane.console.acting import Form, ask, done, not_done
+from controlplane.console.limits import Limit
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.errors import Refused
 from controlplane.operators.support import GRANT_HOURS, grant_payloads, payload_grant
 from controlplane.tenants.actions.accounts import THEMES
 from controlplane.tenants.actions.tenants import pause_work, resume_work
+from controlplane.topology.use import live_use
 from controlplane.workspace.actions import set_workspace
 
 _FIELDS = ("display_name", "timezone", "theme")
@@ -77,9 +79,28 @@ def support_grant(visit: Visit) -> HttpResponse:
     return redirect(visit.url("settings"))
 
 
-@tenant_page(Scope.ADMIN, "POST")
+def _held(visit: Visit) -> list[str]:
+    """What a pause holds and what it does not, in numbers."""
+    uses, away = live_use(visit.tenant)
+    shown = {use.name: Limit(use=use, words="", over="", href="").shown for use in uses}
+    return [
+        *([f"{away} The numbers are not known now."] if away else []),
+        f"Scheduled jobs and retries: {shown['pending_timers']}. None of them begins until work is resumed.",
+        f"Runs under way: {shown['running_runs']}. They end; no further one begins.",
+        "When work is resumed, what was due meanwhile follows each job’s misfire policy.",
+    ]
+
+
+@tenant_page(Scope.ADMIN, "GET", "POST")
 def work(visit: Visit) -> HttpResponse:
-    """POST …/settings/work: pause all work of the workspace, or resume it."""
+    """GET …/settings/work says what pausing holds; POST pauses all work of the workspace, or resumes it."""
+    if visit.request.method == "GET":
+        if visit.tenant.paused_at:
+            return redirect(visit.url("settings") + "#work-title")
+        return ask(
+            visit, title="Pause all work", points=_held(visit), verb="Pause all work", act="pause",
+            back=visit.url("settings"), keep="Keep it running", tab="workspace",
+        )  # fmt: skip
     posted = visit.request.POST
     act = {"pause": pause_work, "resume": resume_work}.get(posted.get("verb", ""))
     if act is None:

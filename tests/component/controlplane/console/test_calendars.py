@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
@@ -127,11 +129,16 @@ def test_a_backfill_says_its_numbers_first(cell: Cell, owner: Signed) -> None:
     assert "<strong>4</strong> of 5 occurrences will run" in page
     assert "2 records of skipped occurrences" in page
     assert "Run 4 occurrences" in page
+    hidden = dict(re.findall(r'type="hidden" name="(planned|token)" value="([^"]+)"', page))
+    again = owner.browser.post(url, {**typed, **hidden, "until": "2026-11-30T01:00:00", "start": "1"})
+    assert "was changed since" in again.content.decode()
     cell.answers[f"POST {BACKFILL_PATH}"] = (202, BACKFILL)
-    answer = owner.browser.post(url, {**typed, "start": "1"})
+    answer = owner.browser.post(url, {**typed, **hidden, "start": "1"})
     assert answer["Location"] == f"{owner.base}/backfills/bf_1/"
-    looked, begun = cell.asked("POST", BACKFILL_PATH)
-    assert (looked.body["dry_run"], begun.body["dry_run"]) == (True, False)
+    twice = owner.browser.post(url, {**typed, **hidden, "start": "1"})
+    assert twice["Location"] == f"{owner.base}/backfills/?job_id={JOB_ID}"
+    looked, changed, begun = cell.asked("POST", BACKFILL_PATH)
+    assert [call.body["dry_run"] for call in (looked, changed, begun)] == [True, True, False]
     assert looked.body["max_per_second"] == 10
     assert looked.body["from"].endswith("Z")
 

@@ -342,3 +342,18 @@ def test_usage_of_any_month(owner: Signed, month: str) -> None:
     page = owner.browser.get(owner.base + "/usage" + month)
     assert page.status_code == 200
     assert b"Nothing was used" in page.content
+
+
+def test_pausing_all_work_asks_first_with_numbers(owner: Signed) -> None:
+    settings = owner.browser.get(f"{owner.base}/settings/").content.decode()
+    assert f'href="{owner.base}/settings/work" data-dialog' in settings
+    asked = owner.browser.get(f"{owner.base}/settings/work").content.decode()
+    assert "Scheduled jobs and retries: " in asked
+    assert "Runs under way: " in asked
+    tenant = owner.membership.tenant
+    tenant.refresh_from_db()
+    assert tenant.paused_at is None
+    owner.browser.post(f"{owner.base}/settings/work", {"verb": "pause", "reason": "a test"})
+    tenant.refresh_from_db()
+    assert tenant.paused_at is not None
+    assert owner.browser.get(f"{owner.base}/settings/work").status_code == 302
