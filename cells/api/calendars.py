@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import date
 from typing import Annotated
@@ -50,7 +51,7 @@ async def put_calendar(call: Call, calendar_id: CalendarId, body: CalendarIn) ->
     """
     if not _CALENDAR_ID.fullmatch(calendar_id):
         raise invalid([body_fault("", "a calendar's id is cal_ and 1 to 64 letters, digits, _ or -")])
-    content = _content(call, body)
+    content = await _content(call, body)
     services = call.services
     current = await services.store.get_calendar(call.tenant_id, calendar_id)
     base: int | None = None
@@ -77,13 +78,14 @@ async def put_calendar(call: Call, calendar_id: CalendarId, body: CalendarIn) ->
     return answer(_document(row), 201 if created else 200, headers)
 
 
-def _content(call: Call, body: CalendarIn) -> CalendarContent:
+async def _content(call: Call, body: CalendarIn) -> CalendarContent:
     """What the body excludes, or a 422 with every fault."""
     given = [item if isinstance(item, NamedDateIn) else NamedDateIn(date=item) for item in body.dates]
     days, told = read_dates({i: item.date for i, item in enumerate(given)})
     named: dict[date, str | None] = {day: given[i].name for i, day in days.items()}
     if body.ics is not None:
-        found, more = read_ics(body.ics, call.services.now())
+        # A long file takes the better part of a second, in which other requests go on.
+        found, more = await asyncio.to_thread(read_ics, body.ics, call.services.now())
         told += more
         named = found | named
     weekdays = [WEEKDAYS.index(name) for name in body.weekdays]
