@@ -7,6 +7,7 @@ signed one. An error nobody foresaw ends here as a 500 that says nothing of the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import unquote_to_bytes
 
@@ -41,6 +42,7 @@ LONGER_BODIES = {"/v1/jobs:batch": 10 * 1024 * 1024}
 #: Answered without a signature.
 PUBLIC = frozenset({"/v1/openapi.json"})
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAMES = {
     name.lower().encode(): name
     for name in (
@@ -117,11 +119,14 @@ class Gate:
 
 
 def _check_path(raw_path: bytes) -> None:
-    """Octets that are no text would be read as replacement characters, and so as another key or id."""
+    """Octets that are no text would be read as replacement characters, and so as another key or id;
+    nothing has a name with control characters, and the database cannot even be asked for some."""
     try:
-        unquote_to_bytes(raw_path).decode()
+        path = unquote_to_bytes(raw_path).decode()
     except UnicodeDecodeError:
         raise malformed("The path is not UTF-8.") from None
+    if _CONTROL.search(path):
+        raise Problem(404, ErrorCode.NOT_FOUND, "There is nothing at this path.")
 
 
 def _unauthenticated(detail: str) -> Problem:

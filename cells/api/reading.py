@@ -6,6 +6,7 @@ byte as it came (numbers keep their digits) and never becomes Python objects her
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import parse_qsl
@@ -27,6 +28,7 @@ from cells.api.problems import (
 
 Fields = dict[str, msgspec.Raw]
 M = TypeVar("M", bound=BaseModel)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _fields = msgspec.json.Decoder(Fields)
 _encode = msgspec.json.Encoder().encode
@@ -99,6 +101,11 @@ def read_query(query_string: bytes, model: type[M]) -> M:
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         faults += [query_fault(name, "is there twice") for name in values if names.count(name) > 1]
+    faults += [
+        query_fault(name, "must hold no control characters")
+        for name, value in values.items()
+        if _CONTROL.search(value)
+    ]
     try:
         found = model.model_validate(values)
     except ValidationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from cells.api import shapes
 from cells.api.definitions import diverging, found_definition, read_definition
 from cells.api.models import PAYLOAD_LIMIT
-from cells.api.problems import Problem, not_found, too_large
+from cells.api.problems import Problem, body_fault, invalid, not_found, too_large
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.workflow_documents import shows_values, workflow_document
 from cells.api.workflow_models import MigrateIn, ReasonIn, ResetIn, ResolveIn, SignalIn
@@ -26,6 +27,8 @@ routes = Routes("Workflows")
 _encode = msgspec.json.Encoder().encode
 _WRITES = Rule(scope=Scope.WORKFLOWS_WRITE, writes=True)
 _OPTIONAL = Rule(scope=Scope.WORKFLOWS_WRITE, writes=True, body_optional=True)
+#: As definitions name what their steps wait for.
+_SIGNAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 SignalName = Annotated[str, Path(description="What a step waits for.", examples=["picked_up"])]
 
 
@@ -41,6 +44,10 @@ async def signal_workflow(
 ) -> Response:
     """Send a signal, once per `signal_id`. Before anybody waits it is kept; after the timeout of its wait it
     is recorded, changes nothing, and is answered as late."""
+    if not _SIGNAL_NAME.fullmatch(signal):
+        raise invalid(
+            [body_fault("", "a signal's name has 1 to 64 letters, digits or _, and begins with no digit")]
+        )
     payload = _encode(body.payload)
     if len(payload) > PAYLOAD_LIMIT:
         raise too_large(f"A payload has at most {PAYLOAD_LIMIT} bytes; this one has {len(payload)}.")

@@ -188,7 +188,7 @@ async def test_faults(api: Api) -> None:
         problem = await api.problem("PUT", PATH, body, status=422, code="INVALID")
         assert pointer in [fault["pointer"] for fault in problem["errors"]]
     await api.problem("PUT", "/v1/jobs/by-key/" + "x" * 201, declared(), status=422, code="INVALID")
-    await api.problem("PUT", "/v1/jobs/by-key/a%00b", declared(), status=422, code="INVALID")
+    await api.problem("PUT", "/v1/jobs/by-key/a%00b", declared(), status=404, code="NOT_FOUND")
     for path in ("/v1/jobs/by-key/none", "/v1/jobs/by-key/a%00b", "/v1/jobs/by-key/" + "x" * 201):
         await api.problem("GET", path, status=404, code="NOT_FOUND")
         await api.problem("DELETE", path, status=404, code="NOT_FOUND")

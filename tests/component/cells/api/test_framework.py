@@ -46,6 +46,39 @@ async def test_a_path_that_is_no_text(api: Api) -> None:
         await api.problem("GET", path, status=400, code="MALFORMED")
 
 
+async def test_control_characters_name_nothing(api: Api) -> None:
+    definition = "/v1/workflow-definitions/%00"
+    queue = "/v1/task-queues/%00"
+    for method, path, body in (
+        ("GET", queue, None),
+        ("POST", f"{queue}:pause", {}),
+        ("POST", f"{queue}:resume", {}),
+        ("GET", definition, None),
+        ("POST", "/v1/workflows/w/signals/%00", {"signal_id": "s"}),
+        ("GET", "/v1/calendars/cal_%0A", None),
+        ("GET", "/v1/jobs/by-key/a%7f", None),
+    ):
+        await api.problem(method, path, body, status=404, code="NOT_FOUND")
+    for path in ("/v1/jobs?tag=%00", "/v1/runs?cursor=%00", "/v1/workflows?state=a%1f"):
+        problem = await api.problem("GET", path, status=422, code="INVALID")
+        assert "must hold no control characters" in [fault["detail"] for fault in problem["errors"]]
+    for name in ("x" * 65, "a-b", "1st", "%C3%A9"):
+        path = f"/v1/workflows/w/signals/{name}"
+        await api.problem("POST", path, {"signal_id": "s"}, status=422, code="INVALID")
+
+
+async def test_endless_recurrences_are_refused(api: Api) -> None:
+    event = "BEGIN:VEVENT SUMMARY:Fair DTSTART;VALUE=DATE:20200101 RRULE:FREQ=YEARLY;INTERVAL=0 END:VEVENT"
+    lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:x", *event.split(), "END:VCALENDAR"]
+    path = "/v1/calendars/cal_fair"
+    problem = await api.problem("PUT", path, {"ics": "\r\n".join(lines)}, status=422, code="INVALID")
+    (fault,) = problem["errors"]
+    assert fault == {"pointer": "/ics", "detail": "event 1 (Fair): recurs with an INTERVAL below 1"}
+    text = "\r\n".join(lines).replace("INTERVAL=0", "INTERVAL=1")
+    made = await api.ok("PUT", path, {"ics": text}, status=201)
+    assert made["count"] == 17
+
+
 async def test_bodies_that_are_too_long(api: Api) -> None:
     await api.target(target_id="tgt_email")
     job: dict[str, Any] = {"schedule": {"type": "NOW"}, "target": {"target_id": "tgt_email"}}
