@@ -211,5 +211,6 @@ class SchedulingStore(Protocol):
         host_id: int,
     ) -> Lengthened:
         """Move a page of LOW timers due in [since, until) later, each by its own share of
-        `extra_ms`; never earlier, and never to the next occurrence."""
+        `extra_ms`; never earlier, and never to the next occurrence. Pages go from the latest timer to
+        the earliest: what moved lies behind, so none moves twice however many pages there are."""
         ...

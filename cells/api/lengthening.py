@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from cells.api import pagination
 from cells.api.documents import instant
 from cells.api.problems import Problem, body_fault, invalid
 from cells.api.routing import Call, Routes, Rule, answer
@@ -18,7 +20,7 @@ routes = Routes("Internal")
 
 MAX_EXTRA_SECONDS = 6 * 3600
 _MAX_AHEAD = timedelta(hours=24)
-#: Timers moved by one request; what is left is said.
+#: Timers moved by one request; where to go on is said.
 _LIMIT = 200_000
 
 
@@ -31,6 +33,9 @@ class LengthenIn(BaseModel):
     until: Moment
     extra_seconds: int = Field(ge=1, le=MAX_EXTRA_SECONDS)
     tenant_id: str | None = None
+    #: Where another answer of the same request stopped. Without it, it is another operation, and moves
+    #: timers that were moved before once more.
+    cursor: str | None = Field(default=None, max_length=pagination.CURSOR_LIMIT)
     actor: str = Field(min_length=1, max_length=200)
 
 
@@ -42,7 +47,7 @@ class LengthenIn(BaseModel):
 )
 async def lengthen_windows(call: Call, body: LengthenIn) -> Response:
     """Spread the LOW timers due in a stretch of time over as much longer: each moves later by its own
-    share, never earlier, and never to its next occurrence. Affected tenants are told by an event."""
+    share, once, never earlier, and never to its next occurrence. Affected tenants are told by an event."""
     if (call.header(BODY_HASH_HEADER.lower().encode()) or UNSIGNED_BODY) == UNSIGNED_BODY:
         raise Problem(401, ErrorCode.UNAUTHENTICATED, "The body of this request must be signed.")
     services = call.services
@@ -57,7 +62,13 @@ async def lengthen_windows(call: Call, body: LengthenIn) -> Response:
         faults.append(body_fault("/until", "lies more than 24 hours ahead"))
     if faults:
         raise invalid(faults)
-    jobs, tenants, after = 0, 0, None
+    asked = {
+        "from": instant(body.since), "until": instant(body.until), "extra_seconds": body.extra_seconds,
+        "tenant_id": body.tenant_id,
+    }  # fmt: skip
+    place = pagination.read_cursor(body.cursor, "windows", asked, tuple[uuid.UUID, int, uuid.UUID])
+    after = None if place is None else (place[0], pagination.read_instant(place[1]), place[2])
+    jobs = 0
     while True:
         done = await services.store.lengthen_windows(
             since=body.since,
@@ -68,15 +79,19 @@ async def lengthen_windows(call: Call, body: LengthenIn) -> Response:
             actor=body.actor,
             host_id=services.host.host_id,
         )
-        jobs, tenants, after = jobs + done.jobs, tenants + done.tenants, done.after
+        jobs, after = jobs + done.jobs, done.after
         services.feed.remove(done.removed)
         services.feed.add(done.added)
         if after is None or jobs >= _LIMIT:
             break
+    cursor = None
+    if after is not None:
+        key = (after[0], pagination.instant_key(after[1]), after[2])
+        cursor = pagination.make_cursor("windows", asked, key)
     return answer(
         {
             "jobs": jobs,
-            "more": after is not None,
+            "cursor": cursor,
             "from": instant(body.since),
             "until": instant(body.until),
             "extra_seconds": body.extra_seconds,

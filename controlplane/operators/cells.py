@@ -174,8 +174,7 @@ def lengthen(request: HttpRequest, name: str) -> HttpResponse:
     except Refused as refused:
         messages.error(request, f"Windows were not lengthened: {refused}")
     else:
-        more = " There are more than one request moves: do it again." if done["more"] else ""
-        messages.success(request, f"{done['jobs']} LOW timers of {name} start later.{more}")
+        messages.success(request, f"{done['jobs']} LOW timers of {name} start later.")
     return redirect("operators:cell", name)
 
 

@@ -29,8 +29,8 @@ WHERE j.tenant_id = m.tenant_id AND j.job_id = m.job_id AND j.version = m.versio
 RETURNING m.i::int;
 
 -- name: lengthen_page
--- A page of LOW timers of active tenants (any tenant_id, or one) that are due in a range, locked; passes
--- over those that somebody else holds.
+-- A page of LOW timers of active tenants (any tenant_id, or one) that are due in a range, the latest first,
+-- locked; passes over those that somebody else holds.
 SELECT j.tenant_id, j.job_id, j.version, j.shard, j.offset_ms, j.delay_ms, j.next_run_at, j.due_at, v.definition
 FROM tenants t
 JOIN jobs j ON j.tenant_id = t.tenant_id AND j.due_at >= greatest(%(since)s::timestamptz, clock_timestamp())
@@ -38,10 +38,10 @@ JOIN jobs j ON j.tenant_id = t.tenant_id AND j.due_at >= greatest(%(since)s::tim
 JOIN job_versions v ON v.tenant_id = j.tenant_id AND v.job_id = j.job_id AND v.version = j.version
 WHERE t.state = 'ACTIVE' AND (%(tenant)s::uuid IS NULL OR t.tenant_id = %(tenant)s) AND j.priority = 3
   AND (j.tenant_id, j.due_at, j.job_id)
-      > (coalesce(%(after_tenant)s::uuid, '00000000-0000-0000-0000-000000000000'),
-         coalesce(%(after_due)s::timestamptz, '-infinity'),
-         coalesce(%(after_job)s::uuid, '00000000-0000-0000-0000-000000000000'))
-ORDER BY j.tenant_id, j.due_at, j.job_id LIMIT %(limit)s
+      < (coalesce(%(after_tenant)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'),
+         coalesce(%(after_due)s::timestamptz, 'infinity'),
+         coalesce(%(after_job)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+ORDER BY j.tenant_id DESC, j.due_at DESC, j.job_id DESC LIMIT %(limit)s
 FOR NO KEY UPDATE OF j SKIP LOCKED;
 
 -- name: lengthen_jobs

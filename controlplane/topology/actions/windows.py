@@ -17,8 +17,9 @@ from controlplane.topology.models import Cell
 
 MAX_EXTRA_SECONDS = 6 * 3600
 _MAX_AHEAD = timedelta(hours=24)
-#: A cell moves up to 200,000 timers in one request.
+#: A cell moves up to 200,000 timers in one request, and says where to go on.
 _TIMEOUT_SECONDS = 30.0
+_MAX_REQUESTS = 100
 
 
 def lengthen_windows(
@@ -34,8 +35,8 @@ def lengthen_windows(
     """Has a cell spread its LOW timers due in [since, until) over that much longer: later, never earlier.
 
     `tenant`: only this one's (a slug), who must live there. The cell tells affected tenants by an
-    event. Answers `jobs` moved, and `more` if the cell stopped at its limit. What was asked is in the
-    audit log also when the cell did not answer, for then it may have been done.
+    event. Answers the `jobs` moved, each once. What was asked and how many moved is in the audit log
+    also when the cell did not answer to the end, for then more may have been done.
     """
     _check(since, until, extra_seconds, reason)
     found = Cell.objects.filter(pk=cell).first()
@@ -51,8 +52,14 @@ def lengthen_windows(
     failed: CellUnreachable | None = None
     done: dict[str, Any] = {}
     try:
-        answer = call_cell(found, "POST", "/internal/windows:lengthen", body, timeout=_TIMEOUT_SECONDS)
-        done = {"jobs": int(answer["jobs"]), "more": bool(answer["more"])}
+        for _ in range(_MAX_REQUESTS):
+            answer = call_cell(found, "POST", "/internal/windows:lengthen", body, timeout=_TIMEOUT_SECONDS)
+            done = {"jobs": done.get("jobs", 0) + int(answer["jobs"])}
+            if answer["cursor"] is None:
+                break
+            body["cursor"] = str(answer["cursor"])
+        else:
+            failed = CellUnreachable(f"{cell}: comes to no end after {_MAX_REQUESTS} requests")
     except CellUnreachable as error:
         failed = error
     except (KeyError, TypeError, ValueError):

@@ -96,7 +96,11 @@ class StandInCell:
     def _post(self, path: str, raw: bytes) -> dict[str, Any]:
         assert path == "/internal/windows:lengthen"
         self.lengthened.append(json.loads(raw))
-        return {"jobs": 7, "more": False}
+        return (
+            {"jobs": 4, "cursor": "on"}
+            if "cursor" not in self.lengthened[-1]
+            else {"jobs": 3, "cursor": None}
+        )
 
     def _get(self, path: str) -> dict[str, Any]:
         if path == "/internal/status":

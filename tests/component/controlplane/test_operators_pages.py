@@ -124,7 +124,8 @@ def test_low_windows_are_lengthened_and_it_is_recorded(client: Client) -> None:
         }
         url = reverse("operators:cell-lengthen", args=[name])
         assert b"7 LOW timers" in client.post(url, form, follow=True).content
-        (asked,) = answering.lengthened
+        asked, further = answering.lengthened
+        assert further == asked | {"cursor": "on"}
         assert asked["from"] == f"{at:%Y-%m-%dT%H:%M}:00Z"
         assert (asked["extra_seconds"], asked["tenant_id"]) == (600, tenant.public_id)
         for wrong, said in (
@@ -135,7 +136,7 @@ def test_low_windows_are_lengthened_and_it_is_recorded(client: Client) -> None:
             ({"reason": ""}, "/reason: is needed"),
         ):
             assert said in client.post(url, form | wrong, follow=True).content.decode()
-        assert len(answering.lengthened) == 1
+        assert len(answering.lengthened) == 2
         answering.failing = True
         assert "did not confirm it" in client.post(url, form | {"tenant": ""}, follow=True).content.decode()
     failed, done = AuditEvent.objects.filter(action="cell.lengthen_windows").order_by("-id")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cells.domain import ids
 from cells.domain.calendars import Roll
 from cells.domain.job import JobState, Misfire, OverlapPolicy, Priority, Schedule, ScheduleType
 from cells.ports import Conflict, NewJob
@@ -24,6 +25,7 @@ from tests.component.cells.store.world import (
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
 
 
 def noon(n: int) -> datetime:
@@ -258,6 +260,27 @@ async def test_low_windows_grow_and_nothing_else_moves(world: World) -> None:
         due = (await world.job(job)).due_at
         assert due is not None
         assert due >= (dues[job.job_id] or due)
+
+
+async def test_each_timer_moves_once_however_many_pages_there_are(world: World) -> None:
+    at = (now() + timedelta(minutes=10)).replace(microsecond=0)
+    jobs = [
+        new_job(at + n * SECOND, every(7200, at + n * SECOND, priority=Priority.LOW)) for n in range(1100)
+    ]
+    await world.create(*jobs)
+    after, moved, pages = None, 0, 0
+    while pages == 0 or after is not None:
+        done = await world.store.lengthen_windows(
+            since=now(), until=at + HOUR, extra_ms=1_800_000, tenant_id=None, after=after, actor="op:1",
+            host_id=world.host_id,
+        )  # fmt: skip
+        after, moved, pages = done.after, moved + done.jobs, pages + 1
+    assert pages == 3
+    assert 1095 <= moved <= 1100, "a share may be nothing"
+    rows = await world.rows("SELECT job_id, due_at - next_run_at, delay_ms FROM jobs")
+    for job_id, later, delay in rows:
+        assert delay == ids.offset_of(job_id, 1_800_000)
+        assert later == timedelta(milliseconds=delay)
 
 
 async def test_a_lengthened_window_is_no_misfire_and_never_early(world: World) -> None:
