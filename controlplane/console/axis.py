@@ -162,7 +162,7 @@ def _place_bars(bars: Iterable[Bar], start: datetime, end: datetime, now: dateti
         ended = bar.ended or max(now, begun)
         if ended < start or bar.scheduled > end:
             continue
-        left = max(0.0, x(bar.scheduled))
+        left = min(max(0.0, x(bar.scheduled)), 100.0 - _THINNEST)
         run_x = min(max(left, x(begun)), 100.0 - _THINNEST)
         width = max(_THINNEST, min(x(ended), 100.0) - run_x)
         lane = next((i for i, free in enumerate(lanes) if free <= left), len(lanes))
