@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -152,6 +152,12 @@ class Planner(Protocol):
 
     def plan(self, taken: Taken) -> Turn | None:
         """What this one does now; None where nothing at all is to be written."""
+
+    def put_off(self, taken: Taken, fault: Exception) -> Turn:
+        """What is written instead where that went wrong: nothing is recorded, it is looked at later."""
+
+    def forget(self, keys: Iterable[tuple[int, int]]) -> None:
+        """Executions (tenant, run) that were not written as they were decided."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -316,9 +322,11 @@ class WorkflowStore(PullStore, Protocol):
         host_id: int,
     ) -> Stepped:
         """One transaction: lock executions that are due, let the planner decide, write events, runs,
-        children, pointers."""
+        children, pointers. What cannot be decided or written is put off, and keeps nothing else up."""
         ...
 
-    async def next_workflow_timer(self, shards: Sequence[int]) -> datetime | None:
-        """The earliest timer of some shards."""
+    async def next_workflow_timer(
+        self, shards: Sequence[int], but_not: Sequence[uuid.UUID] = ()
+    ) -> datetime | None:
+        """The earliest timer of some shards, of all active tenants but some."""
         ...

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from cells.domain.workflow.events import Event
-from cells.ports import TenantConfig
+from cells.ports import Conflict, Retryable, TenantConfig
 from cells.store.arrays import datetime_to_ms, int2s, int4s, texts, uuids
 from cells.store.base import StoreBase
-from cells.store.database import Connection, Row, fetch_all, fetch_one, run
+from cells.store.database import Connection, MappedErrors, Row, fetch_all, fetch_one, run
 from cells.store.journal import Entry
 from cells.store.turns import write_turns
 from cells.store.workflows import workflow_row
@@ -22,12 +23,24 @@ from cells.workflow_ports import InboxItem, Planner, Stepped, Taken, Turn
 
 #: Inbox rows of one execution that one round takes.
 ITEMS_EACH = 500
+#: Bytes that one round reads of what waits, and of histories that are not remembered; of one always.
+INBOX_BYTES = 16 << 20
+HISTORY_BYTES = 32 << 20
 _data: Any = msgspec.json.Decoder(dict[str, Any]).decode
 _config = msgspec.json.Decoder(TenantConfig).decode
 #: A child's definition may be named by a definition that is only known now.
 _ROUNDS = 3
 
 Key = tuple[uuid.UUID, uuid.UUID]
+
+
+class _Unwritten(Exception):
+    """What these executions do could not be written. Its cause says why."""
+
+    def __init__(self, taken: Sequence[Taken], fault: Exception) -> None:
+        super().__init__(str(fault))
+        self.taken = taken
+        self.fault = fault
 
 
 class Engine(StoreBase):
@@ -38,10 +51,14 @@ class Engine(StoreBase):
         async with self._database.transaction() as connection:
             return [row[0] for row in await fetch_all(connection, "engine_hosts")]
 
-    async def next_workflow_timer(self, shards: Sequence[int]) -> datetime | None:
+    async def next_workflow_timer(
+        self, shards: Sequence[int], but_not: Sequence[uuid.UUID] = ()
+    ) -> datetime | None:
         """See `workflow_ports.WorkflowStore.next_workflow_timer`."""
         async with self._database.transaction() as connection:
-            row = await fetch_one(connection, "engine_next_timer", {"shards": int2s(shards)})
+            row = await fetch_one(
+                connection, "engine_next_timer", {"shards": int2s(shards), "but_not": uuids(but_not)}
+            )
         return None if row is None else row[0]
 
     async def step_workflows(
@@ -54,66 +71,203 @@ class Engine(StoreBase):
         host_id: int,
     ) -> Stepped:
         """See `workflow_ports.WorkflowStore.step_workflows`."""
-        async with self._database.transaction() as connection:
-            due = await fetch_all(
-                connection,
-                "engine_due",
-                {"shards": int2s(shards), "but_not": uuids(but_not), "items": 4 * limit, "limit": limit},
-            )
-            keys = list(dict.fromkeys((tenant, run_id) for tenant, run_id in due))
-            more = len(keys) > limit or len(due) >= 4 * limit
-            keys = keys[:limit]
-            if not keys:
-                return Stepped(taken=0, turns=(), members=(), offered=(), more=False)
-            taken = await take(connection, keys)
-            turns = await self._planned(connection, planner, taken)
-            if not turns:
-                return Stepped(taken=len(taken), turns=(), members=(), offered=(), more=False)
-            entry = Entry()
-            written = await write_turns(connection, turns, entry)
-            async with connection.pipeline():
-                await self._journal.append(connection, host_id, entry)
-                await connection.commit()
+        try:
+            async with self._database.transaction() as connection:
+                due = await fetch_all(
+                    connection,
+                    "engine_due",
+                    {"shards": int2s(shards), "but_not": uuids(but_not), "items": 4 * limit, "limit": limit},
+                )
+                keys = list(dict.fromkeys((tenant, run_id) for tenant, run_id in due))
+                more = len(keys) > limit or len(due) >= 4 * limit
+                if not keys:
+                    return _NOTHING
+                return await self._step(connection, planner, keys[:limit], host_id, more=more)
+        except _Unwritten as unwritten:
+            return await self._halved(planner, unwritten, host_id)
+
+    async def _step(
+        self, connection: Connection, planner: Planner, keys: Sequence[Key], host_id: int, *, more: bool
+    ) -> Stepped:
+        taken, new = _that_fit(planner, await _take_some(connection, keys))
+        turns = await self._planned(connection, planner, taken, new)
+        if not turns:
+            return replace(_NOTHING, taken=len(taken))
+        return await self._written(connection, planner, taken, turns, host_id, more=more)
+
+    async def _written(
+        self,
+        connection: Connection,
+        planner: Planner,
+        taken: Sequence[Taken],
+        turns: Sequence[Turn],
+        host_id: int,
+        *,
+        more: bool,
+    ) -> Stepped:
+        entry = Entry()
+        try:
+            with MappedErrors():
+                written = await write_turns(connection, turns, entry)
+                async with connection.pipeline():
+                    await self._journal.append(connection, host_id, entry)
+                    await connection.commit()
+        except (Retryable, Conflict):
+            raise
+        except Exception as fault:
+            planner.forget((t.row.tenant_id.int, t.row.run_id.int) for t in taken)
+            raise _Unwritten(taken, fault) from fault
         return Stepped(
             taken=len(taken), turns=turns, members=written.members, offered=written.offered, more=more
         )
 
-    async def _planned(self, connection: Connection, planner: Planner, taken: Sequence[Taken]) -> list[Turn]:
-        new = [t for t in taken if not planner.knows(t.row)]
+    async def _halved(self, planner: Planner, unwritten: _Unwritten, host_id: int) -> Stepped:
+        """The same in halves, down to the execution that cannot be written: that one is put off."""
+        taken = unwritten.taken
+        keys = [(t.row.tenant_id, t.row.run_id) for t in taken]
+        if len(keys) == 1:
+            async with self._database.transaction() as connection:
+                again = await take(connection, keys)
+                turns = [planner.put_off(t, unwritten.fault) for t in again]
+                if not turns:
+                    return _NOTHING
+                return await self._written(connection, planner, again, turns, host_id, more=False)
+        parts = []
+        for half in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):
+            try:
+                async with self._database.transaction() as connection:
+                    parts.append(await self._step(connection, planner, half, host_id, more=True))
+            except _Unwritten as smaller:
+                parts.append(await self._halved(planner, smaller, host_id))
+        return Stepped(
+            taken=sum(part.taken for part in parts),
+            turns=[turn for part in parts for turn in part.turns],
+            members=[member for part in parts for member in part.members],
+            offered=[offer for part in parts for offer in part.offered],
+            more=True,
+        )
+
+    async def _planned(
+        self, connection: Connection, planner: Planner, taken: Sequence[Taken], new: Sequence[Taken]
+    ) -> list[Turn]:
+        """What each does. Where deciding fails, that one is put off, and nothing else."""
+        turns: list[Turn] = []
+
+        def each(some: Iterable[Taken], do: Callable[[Taken], object]) -> list[Taken]:
+            """Those for which it went well."""
+            well = []
+            for t in some:
+                try:
+                    do(t)
+                except Exception as fault:  # noqa: BLE001 - logged and counted where it is put off
+                    turns.append(planner.put_off(t, fault))
+                else:
+                    well.append(t)
+            return well
+
+        def remember(t: Taken) -> None:
+            planner.remember(t.row, _events(histories[t.row.run_id]))
+
+        def ask(t: Taken) -> None:
+            wanted.update((t.row.tenant_id, *name) for name in planner.wanted(t))
+
+        def plan(t: Taken) -> None:
+            turn = planner.plan(t)
+            if turn is not None:
+                turns.append(turn)
+
+        able = list(taken)
         if new:
-            histories = await read_histories(connection, [(t.row.tenant_id, t.row.run_id) for t in new])
-            for t, events in zip(new, histories, strict=True):
-                planner.remember(t.row, events)
+            keys = [(t.row.tenant_id, t.row.run_id) for t in new]
+            rows = await _history_rows(connection, keys)
+            histories = {run_id: found for (_, run_id), found in zip(keys, rows, strict=True)}
+            read = {t.row.run_id for t in each(new, remember)}
+            able = [t for t in taken if t.row.run_id in read or t.row.run_id not in histories]
         for _ in range(_ROUNDS):
-            wanted = {(t.row.tenant_id, *name) for t in taken for name in planner.wanted(t)}
+            wanted: set[tuple[uuid.UUID, str, int]] = set()
+            able = each(able, ask)
             if not wanted:
                 break
             await _learn(connection, planner, sorted(wanted))
-        return [turn for t in taken if (turn := planner.plan(t)) is not None]
+        each(able, plan)
+        return turns
+
+
+_NOTHING = Stepped(taken=0, turns=(), members=(), offered=(), more=False)
+
+
+def _that_fit(planner: Planner, some: Sequence[Taken]) -> tuple[list[Taken], list[Taken]]:
+    """Those whose histories a round may read together, or remembers; and those it must read. The others
+    stay as due as they are."""
+    taken: list[Taken] = []
+    new: list[Taken] = []
+    size = 0
+    for t in some:
+        if not planner.knows(t.row):
+            if new and size + t.row.history_bytes > HISTORY_BYTES:
+                continue
+            size += t.row.history_bytes
+            new.append(t)
+        taken.append(t)
+    return taken, new
 
 
 async def take(connection: Connection, keys: Sequence[Key]) -> list[Taken]:
-    """Lock executions, as far as nobody else has, and read what waits for them."""
+    """Lock executions, as far as nobody else has, and read what waits for them, or the beginning of it."""
+    return [taken for taken, _ in await _take(connection, keys)]
+
+
+async def _take_some(connection: Connection, keys: Sequence[Key]) -> list[Taken]:
+    """The same without those whose inboxes did not fit. Where a part of one did, its time ends with that
+    part: timers that are due later come behind what was not read yet."""
+    some = []
+    for taken, cut in await _take(connection, keys):
+        if not cut:
+            some.append(taken)
+        elif taken.inbox:
+            until = min(taken.now_ms, max(item.at_ms for item in taken.inbox))
+            some.append(replace(taken, now_ms=until))
+    return some
+
+
+async def _take(connection: Connection, keys: Sequence[Key]) -> list[tuple[Taken, bool]]:
+    """In the order of the keys; and whether more may wait than was read."""
     columns = {"tenants": uuids([tenant for tenant, _ in keys]), "runs": uuids([r for _, r in keys])}
     async with connection.pipeline():
         # The inbox is read by a later statement than the lock: what the last holder recorded is gone.
         locked = await run(connection, "engine_lock", columns)
-        waiting = await run(connection, "engine_inbox", {**columns, "each": ITEMS_EACH})
+        waiting = await run(connection, "engine_inbox", {**columns, "each": ITEMS_EACH, "bytes": INBOX_BYTES})
     inbox: defaultdict[int, list[InboxItem]] = defaultdict(list)
+    cut = set()
     for i, position, kind, data, at in await waiting.fetchall():
-        inbox[i].append(InboxItem(position=position, kind=kind, data=data, at_ms=datetime_to_ms(at)))
-    return [_taken(keys[row[0] - 1][0], row, inbox[row[0]]) for row in await locked.fetchall()]
+        if data is None:
+            cut.add(i)
+        else:
+            inbox[i].append(InboxItem(position=position, kind=kind, data=data, at_ms=datetime_to_ms(at)))
+            if len(inbox[i]) == ITEMS_EACH:
+                cut.add(i)
+    rows = sorted(await locked.fetchall(), key=lambda row: row[0])
+    return [(_taken(keys[row[0] - 1][0], row, inbox[row[0]]), row[0] in cut) for row in rows]
 
 
 async def read_histories(connection: Connection, keys: Sequence[Key]) -> list[list[Event]]:
     """Whole histories, in the order of the keys."""
+    return [_events(rows) for rows in await _history_rows(connection, keys)]
+
+
+async def _history_rows(connection: Connection, keys: Sequence[Key]) -> list[list[Row]]:
     columns = {"tenants": uuids([tenant for tenant, _ in keys]), "runs": uuids([r for _, r in keys])}
-    histories: list[list[Event]] = [[] for _ in keys]
-    for i, seq, type_, at, data in await fetch_all(connection, "engine_histories", columns):
-        histories[i - 1].append(
-            Event(seq=seq, type=type_, at=datetime_to_ms(at), data=_data(data), size=len(data))
-        )
+    histories: list[list[Row]] = [[] for _ in keys]
+    for row in await fetch_all(connection, "engine_histories", columns):
+        histories[row[0] - 1].append(row)
     return histories
+
+
+def _events(rows: Iterable[Row]) -> list[Event]:
+    return [
+        Event(seq=seq, type=type_, at=datetime_to_ms(at), data=_data(data), size=len(data))
+        for _, seq, type_, at, data in rows
+    ]
 
 
 async def _learn(

@@ -8,6 +8,8 @@ where it was read.
 from __future__ import annotations
 
 import asyncio
+import uuid
+from collections.abc import Sequence
 
 from cells.contract import SHARDS
 from cells.execution.handing_on import HandingOn
@@ -28,6 +30,8 @@ BATCH = 200
 #: Looked for work at least this often, should nobody ring (seconds).
 LOOK_SECONDS = 1.0
 SHARE_SECONDS = 1.0
+#: Until the next look where something is due that could not be taken (seconds).
+TAKEN_ELSEWHERE_SECONDS = 0.1
 #: Under load rounds are spaced out, so that each has several executions (seconds).
 GAP_SECONDS = 0.004
 _BUSY = 8
@@ -62,6 +66,9 @@ class WorkflowEngine:
         self._events = metrics.counter("engine_events_total", "Events appended to histories")
         self._refolds = metrics.counter("engine_histories_read_total", "Histories that were not in the cache")
         self._lost = metrics.counter("engine_rounds_lost_total", "Rounds that were not committed")
+        self._put_off = metrics.counter(
+            "engine_put_off_total", "Executions that could not be decided or written: looked at later"
+        )
         self._size = metrics.histogram("engine_batch_size", "Executions in one round", buckets=SIZE_BUCKETS)
         self._seconds = metrics.histogram("engine_round_seconds", "Rounds with work, from look to commit")
 
@@ -110,19 +117,22 @@ class WorkflowEngine:
         if not self._shards:
             return LOOK_SECONDS
         over, soonest = self._quota.over(started)
-        misses = self._planner.misses
+        misses, put_offs = self._planner.misses, self._planner.put_offs
         self._planner.begin()
-        stepped = await self._store.step_workflows(
-            self._planner,
-            shards=self._shards,
-            but_not=over,
-            limit=self._batch,
-            host_id=self._host.host_id,
-        )
+        try:
+            stepped = await self._store.step_workflows(
+                self._planner,
+                shards=self._shards,
+                but_not=over,
+                limit=self._batch,
+                host_id=self._host.host_id,
+            )
+        finally:
+            self._put_off.inc(self._planner.put_offs - put_offs)
         self._planner.trim()
         pause = LOOK_SECONDS if soonest is None else min(LOOK_SECONDS, soonest)
         if not stepped.taken:
-            return min(pause, await self._until_timer())
+            return min(pause, await self._until_timer(over))
         self._measure(stepped, started, self._planner.misses - misses)
         await self._hand_on(stepped)
         if not any(turn.events for turn in stepped.turns):
@@ -149,11 +159,13 @@ class WorkflowEngine:
         await self._onward.add(stepped.members)
         await self._onward.announce(stepped.offered)
 
-    async def _until_timer(self) -> float:
-        at = await self._store.next_workflow_timer(self._shards)
+    async def _until_timer(self, but_not: Sequence[uuid.UUID]) -> float:
+        at = await self._store.next_workflow_timer(self._shards, but_not)
         if at is None:
             return LOOK_SECONDS
-        return min(max(at.timestamp() - self._clock.now_ms() / 1000, 0.002), LOOK_SECONDS)
+        left = at.timestamp() - self._clock.now_ms() / 1000
+        # One that is due and yet was not taken is in somebody else's hands.
+        return min(max(left, 0.002), LOOK_SECONDS) if left > 0 else TAKEN_ELSEWHERE_SECONDS
 
     async def _share(self) -> None:
         hosts = list(await self._store.engine_hosts())

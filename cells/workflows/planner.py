@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cells.domain.workflow.definition import Definition, StartWorkflow
 from cells.domain.workflow.events import Event, EventType
@@ -21,6 +22,10 @@ log = logger(__name__)
 #: Executions and bytes of their histories that are kept folded.
 KEPT_EXECUTIONS = 20_000
 KEPT_BYTES = 64 << 20
+#: What cannot be decided or written is looked at again after so long.
+PUT_OFF_MS = 60_000
+#: Of what went wrong, this much is said where: without the batch that it went wrong in.
+_FRAMES = 4
 _Key = tuple[int, int]
 _BEGAN = (EventType.ACTIVITY_SCHEDULED, EventType.CHILD_STARTED)
 
@@ -51,7 +56,8 @@ class CachedPlanner:
         self._definitions: dict[tuple[int, str, int], _Known] = {}
         self._newest: dict[tuple[int, str], int] = {}
         self._absent: set[tuple[int, str, int]] = set()
-        self.hits = self.misses = 0
+        #: Histories read, executions put off.
+        self.misses = self.put_offs = 0
 
     def begin(self) -> None:
         """A new round: what was the newest version, or missing, may be so no longer."""
@@ -63,10 +69,7 @@ class CachedPlanner:
     def knows(self, row: WorkflowRow) -> bool:
         """See `workflow_ports.Planner.knows`."""
         found = self._folded.get((row.tenant_id.int, row.run_id.int))
-        known = found is not None and found.next_seq == row.next_seq
-        self.hits += known
-        self.misses += not known
-        return known
+        return found is not None and found.next_seq == row.next_seq
 
     def wanted(self, taken: Taken) -> Sequence[tuple[str, int]]:
         """See `workflow_ports.Planner.wanted`."""
@@ -98,6 +101,7 @@ class CachedPlanner:
 
     def remember(self, row: WorkflowRow, events: Sequence[Event]) -> None:
         """See `workflow_ports.Planner.remember`."""
+        self.misses += 1
         execution = fold(events)
         orders = {e.seq: e.data["step"] for e in events if e.type in _BEGAN}
         self._keep((row.tenant_id.int, row.run_id.int), _Folded(row.next_seq, execution, orders))
@@ -112,12 +116,14 @@ class CachedPlanner:
             raise LookupError(f"no history of {row.run_id}")
         if known is None or known.definition is None:
             log.error("a workflow cannot be decided", workflow=row.workflow_id, definition=row.definition)
-            return _later(taken, folded.execution)
+            return self._later(taken)
         before = folded.execution.bytes
         self._folded.move_to_end(key)
         turning = Turning(taken, folded.execution, known.definition, folded.orders, self._find)
-        turn = turning.run()
-        self._bytes += folded.execution.bytes - before
+        try:
+            turn = turning.run()
+        finally:
+            self._bytes += folded.execution.bytes - before
         folded.next_seq = folded.execution.last_seq + 1
         if not turn.open:
             self.forget([key])
@@ -125,8 +131,36 @@ class CachedPlanner:
             return None
         return turn
 
+    def put_off(self, taken: Taken, fault: Exception) -> Turn:
+        """See `workflow_ports.Planner.put_off`."""
+        row = taken.row
+        log.error(
+            "a workflow is put off",
+            tenant=str(row.tenant_id),
+            workflow=row.workflow_id,
+            fault=repr(fault)[:500],
+            where="".join(traceback.format_tb(fault.__traceback__, limit=-_FRAMES)),
+        )
+        self.forget([(row.tenant_id.int, row.run_id.int)])
+        return self._later(taken)
+
+    def _later(self, taken: Taken) -> Turn:
+        """Nothing is recorded, the inbox stays. Its timer waits too, else it would be found again at once."""
+        self.put_offs += 1
+        row, again = taken.row, taken.now_ms + PUT_OFF_MS
+        return Turn(
+            taken=replace(taken, inbox=()),
+            status=row.status,
+            open=row.closed_at is None,
+            version=row.version,
+            decide_at=again,
+            timer_at=None if row.timer_at is None else max(again, round(row.timer_at.timestamp() * 1000)),
+            result=row.result,
+            error=row.error,
+        )
+
     def forget(self, keys: Iterable[_Key]) -> None:
-        """These may not have been written as they were decided."""
+        """See `workflow_ports.Planner.forget`."""
         for key in keys:
             dropped = self._folded.pop(key, None)
             if dropped is not None:
@@ -167,33 +201,14 @@ def _known(name: str, version: int, source: str) -> _Known:
             "a registered definition cannot be read", definition=name, version=version, fault=str(error)
         )
         return _Known(None, version, (), ())
+    except Exception:
+        # Whatever reading it trips over: it keeps up no more than its own workflows.
+        log.exception("reading a registered definition failed in here", definition=name, version=version)
+        return _Known(None, version, (), ())
     children = [step.do for step in definition.walk() if isinstance(step.do, StartWorkflow)]
     return _Known(
         definition,
         version,
         tuple(sorted({c.definition for c in children if c.version is None})),
         tuple(sorted({(c.definition, c.version) for c in children if c.version is not None})),
-    )
-
-
-def _later(taken: Taken, execution: Execution) -> Turn:
-    """Nothing is recorded; looked at again in a minute."""
-    row = taken.row
-    emptied = Taken(
-        row=row,
-        holds_id=taken.holds_id,
-        ownership_epoch=taken.ownership_epoch,
-        config=taken.config,
-        now_ms=taken.now_ms,
-        inbox=(),
-    )
-    return Turn(
-        taken=emptied,
-        status=row.status,
-        open=row.closed_at is None,
-        version=row.version,
-        decide_at=taken.now_ms + 60_000,
-        timer_at=execution.next_timer(),
-        result=row.result,
-        error=row.error,
     )

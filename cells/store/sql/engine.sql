@@ -4,22 +4,31 @@ SELECT host_id FROM live_hosts WHERE 'engine' = ANY(roles) ORDER BY host_id;
 
 -- name: engine_due
 -- Executions of some shards that have something to record or to decide, the longest waiting first; of any
--- tenant but some. (tenant_id, run_id), perhaps twice.
+-- tenant that is active here but some. (tenant_id, run_id), perhaps twice. What was put off is passed over, whatever
+-- waits for it. Who is passed over is a hashed set, not a join: the order of the index stays the plan.
 (SELECT tenant_id, run_id FROM workflow_inbox
  WHERE shard = ANY(%(shards)s::smallint[]) AND tenant_id <> ALL(%(but_not)s::uuid[])
+   AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
+   AND (tenant_id, run_id) NOT IN (SELECT tenant_id, run_id FROM workflows WHERE decide_at > statement_timestamp())
  ORDER BY position LIMIT %(items)s)
 UNION ALL
 (SELECT tenant_id, run_id FROM workflows
- WHERE decide_at <= clock_timestamp() AND shard = ANY(%(shards)s::smallint[]) AND tenant_id <> ALL(%(but_not)s::uuid[])
+ WHERE decide_at <= statement_timestamp() AND shard = ANY(%(shards)s::smallint[])
+   AND tenant_id <> ALL(%(but_not)s::uuid[])
+   AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
  ORDER BY decide_at LIMIT %(limit)s)
 UNION ALL
 (SELECT tenant_id, run_id FROM workflows
- WHERE timer_at <= clock_timestamp() AND shard = ANY(%(shards)s::smallint[]) AND tenant_id <> ALL(%(but_not)s::uuid[])
+ WHERE timer_at <= statement_timestamp() AND shard = ANY(%(shards)s::smallint[])
+   AND tenant_id <> ALL(%(but_not)s::uuid[])
+   AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
  ORDER BY timer_at LIMIT %(limit)s);
 
 -- name: engine_next_timer
--- The earliest timer of some shards, of any tenant.
-SELECT timer_at, tenant_id FROM workflows WHERE timer_at IS NOT NULL AND shard = ANY(%(shards)s::smallint[])
+-- The earliest timer of some shards, of any tenant that is active here but some.
+SELECT timer_at, tenant_id FROM workflows
+WHERE timer_at IS NOT NULL AND shard = ANY(%(shards)s::smallint[]) AND tenant_id <> ALL(%(but_not)s::uuid[])
+  AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
 ORDER BY timer_at LIMIT 1;
 
 -- name: engine_lock
@@ -33,11 +42,16 @@ JOIN workflows f ON f.tenant_id = w.tenant_id AND f.run_id = w.run_id
 FOR NO KEY UPDATE OF f SKIP LOCKED;
 
 -- name: engine_inbox
--- What waits to be recorded for executions (tenant_id, run), by position in the request.
-SELECT w.i::int, b.position, b.kind, b.data, b.at
-FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[]) WITH ORDINALITY AS w (tenant_id, run_id, i)
-CROSS JOIN LATERAL (SELECT position, kind, data, at FROM workflow_inbox n
-                    WHERE n.tenant_id = w.tenant_id AND n.run_id = w.run_id ORDER BY position LIMIT %(each)s) AS b;
+-- What waits to be recorded for executions (tenant_id, run), by position in the request. Data of the first row, and of
+-- as many behind it as hold so many bytes together; of the others only that they are there.
+SELECT i, position, kind, CASE WHEN upto <= %(bytes)s OR place = 1 THEN data END, at
+FROM (SELECT w.i::int, b.position, b.kind, b.data, b.at, row_number() OVER together AS place,
+             sum(octet_length(b.data)) OVER together AS upto
+      FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[]) WITH ORDINALITY AS w (tenant_id, run_id, i)
+      CROSS JOIN LATERAL (SELECT position, kind, data, at FROM workflow_inbox n
+                          WHERE n.tenant_id = w.tenant_id AND n.run_id = w.run_id ORDER BY position LIMIT %(each)s) AS b
+      WINDOW together AS (ORDER BY w.i, b.position ROWS UNBOUNDED PRECEDING)) AS waiting
+ORDER BY i, position;
 
 -- name: engine_histories
 -- Whole histories of executions (tenant_id, run), by position in the request, in their order.
