@@ -77,7 +77,9 @@ def operation(route: dict[str, Any]) -> dict[str, Any]:
     for status, (description, model) in answers.items():
         responses[status] = {"description": description} | ({"model": model} if model is not None else {})
     may_be_malformed = route["method"] in ("POST", "PATCH", "PUT")
-    for status in sorted({*_EVERYWHERE, *route["problems"], 422, *((413,) if may_be_malformed else ())}):
+    # Control characters inside a path are 404, also where any name would do.
+    also = {422, *((413,) if may_be_malformed else ()), *((404,) if "{" in route["path"] else ())}
+    for status in sorted({*_EVERYWHERE, *route["problems"], *also}):
         responses[status] = _problem(status)
     extra: dict[str, Any] = {"parameters": []}
     if route["idempotent"]:
