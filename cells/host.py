@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import uvloop
@@ -195,7 +196,8 @@ class Process:
         if "reaper" in roles:
             yield "reaper", lambda: Reaper(store, queue, host, clock, metrics)
             yield "operations", lambda: Operations(store, queue, host, clock, metrics)
-            yield "rescheduling", lambda: Rescheduling(store, queue, host, clock, metrics)
+            kept = timedelta(days=settings.runs_kept_days)
+            yield "rescheduling", lambda: Rescheduling(store, queue, host, clock, metrics, kept=kept)
             yield "upkeep", lambda: Upkeep(store, metrics)
             yield "vitals", lambda: VitalSigns(store, metrics)
         if "lake" in roles and self.lake is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Protocol
 
 import msgspec
@@ -170,9 +170,10 @@ class SchedulingStore(Protocol):
         """RUNNING to STOPPED. Stopping it again changes nothing; `Conflict` when it is DONE."""
         ...
 
-    async def step_backfill(self, *, host_id: int, now: datetime) -> Retimed | None:
+    async def step_backfill(self, *, host_id: int, now: datetime, kept: timedelta) -> Retimed | None:
         """Start the next few runs of one backfill whose turn has come, of any tenant; None if there
-        is none."""
+        is none. One that has come no further than what is not `kept` here any more ends: what ran
+        then could run a second time."""
         ...
 
     async def tzdata_version(self) -> str | None:

@@ -28,8 +28,8 @@ routes = Routes("Backfills")
 
 #: Occurrences of one backfill, and how far back it may begin.
 LIMIT = 10_000
-#: Runs are kept here for 30 days; what went to the lake could run a second time.
-_FURTHEST = timedelta(days=29)
+#: Days that a backfill reaches back at most.
+_FURTHEST_DAYS = 29
 _TICK = timedelta(microseconds=1)
 
 BackfillId = Annotated[str, Path(description="A backfill's id.", examples=["bf_01h455vb4pex5vsknk084sn02q"])]
@@ -72,7 +72,9 @@ async def backfill_job(call: Call, job_id: JobId, body: BackfillIn) -> Response:
     services = call.services
     row = await found_job(call, job_id_of(job_id))
     now = services.now()
-    since, until = _stretch(row, body, now)
+    # What is not kept here any more could run a second time; a day is left for the backfill itself.
+    reach = min(_FURTHEST_DAYS, services.settings.runs_kept_days - 1)
+    since, until = _stretch(row, body, now, reach)
     try:
         compiled = compile_schedule(row.definition.schedule)
     except ScheduleError as error:
@@ -120,7 +122,7 @@ async def backfill_job(call: Call, job_id: JobId, body: BackfillIn) -> Response:
     return answer(document, 202, {"Location": f"/v1/backfills/{document['backfill_id']}"})
 
 
-def _stretch(row: JobRow, body: BackfillIn, now: datetime) -> tuple[datetime, datetime]:
+def _stretch(row: JobRow, body: BackfillIn, now: datetime, reach: int) -> tuple[datetime, datetime]:
     """What of the stretch is past: the occurrence that the job waits for is its own to run."""
     if row.state is JobState.CANCELLED:
         raise conflict(f"The job is {STATUS[row.state]}; its occurrences cannot be run.")
@@ -134,8 +136,8 @@ def _stretch(row: JobRow, body: BackfillIn, now: datetime) -> tuple[datetime, da
         faults.append(body_fault("/from", "must lie before until"))
     elif since >= until:
         faults.append(body_fault("/from", "must lie in the past, before what the job waits for"))
-    elif since < now - _FURTHEST:
-        faults.append(body_fault("/from", f"lies more than {_FURTHEST.days} days back"))
+    elif since < now - timedelta(days=reach):
+        faults.append(body_fault("/from", f"lies more than {reach} days back"))
     if faults:
         raise invalid(faults)
     return since, until

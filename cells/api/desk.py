@@ -191,6 +191,9 @@ class Desk:
             # They go on waiting; the next look may have more luck.
             log.warning("tasks cannot be polled", fault=str(fault)[:200])
             return 0
+        except Exception:
+            log.exception("polling for tasks failed in here")
+            return 0
         undelivered: list[PulledTask] = []
         handed = 0
         for waiting, tasks in zip(asking, got, strict=True):

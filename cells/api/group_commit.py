@@ -38,7 +38,8 @@ class GroupCommit(Generic[Item, Result]):
         self._writer: asyncio.Task[None] | None = None
 
     async def put(self, items: Sequence[Item]) -> Sequence[Result]:
-        """Have them written together; their results. Raises what the store says of the batch."""
+        """Have them written together; their results. Raises what the store says of them; what it refuses
+        in a batch it is asked for request by request, so that none pays for another."""
         done: asyncio.Future[Sequence[Result]] = asyncio.get_running_loop().create_future()
         self._waiting.append((items, done))
         if self._writer is None:
@@ -66,6 +67,10 @@ class GroupCommit(Generic[Item, Result]):
         try:
             results = await self._write([item for items, _ in batch for item in items])
         except Exception as error:  # noqa: BLE001 - each request of the batch is told; the writer goes on
+            if len(batch) > 1 and not isinstance(error, Retryable):
+                for one in batch:
+                    await self._one([one])
+                return
             for _, done in batch:
                 if not done.done():
                     # One exception raised in many tasks would collect all their tracebacks.

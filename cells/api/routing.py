@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 #: Where `auth.Gate` leaves what it found.
 CALLER, BODY = "clockhouse.caller", "clockhouse.body"
 
+#: States in which a tenant is answered here, and in which its runs may still end here.
+_AT_HOME = ("ACTIVE", "SUSPENDED")
+_AT_WORK = ("ACTIVE", "SUSPENDED", "BARRIER")
+
 _encode = msgspec.json.Encoder().encode
 Endpoint = Callable[..., Awaitable[Response]]
 
@@ -135,6 +139,8 @@ class Rule:
 
     scope: Scope
     writes: bool = False
+    #: It reports on what is under way: a fact, which a tenant that takes nothing new may still report.
+    facts: bool = False
     body_optional: bool = False
     internal: bool = False  # about no tenant; for the control plane
     #: Finds faults that the body's model knows nothing of (see `reading.read_model`).
@@ -287,9 +293,9 @@ async def admit(call: Call, rule: Rule) -> None:
     if tenant_id is None:
         raise problems.malformed("The request names no tenant: an operator's key needs X-Tenant-Id.")
     tenant = await call.services.placements.get(tenant_id, at_least=caller.epoch)
-    if tenant is None or tenant.state not in ("ACTIVE", "SUSPENDED"):
+    if tenant is None or tenant.state not in (_AT_WORK if rule.facts else _AT_HOME):
         raise problems.Problem(421, ErrorCode.NOT_OWNER, "The tenant is not placed here.")
-    if tenant.state == "SUSPENDED" and rule.writes:
+    if tenant.state == "SUSPENDED" and rule.writes and not rule.facts:
         raise problems.Problem(403, ErrorCode.FORBIDDEN, "The tenant is suspended: it can be read only.")
     call.tenant = tenant
 

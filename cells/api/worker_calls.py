@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 @routes.add(
     "POST",
     "/v1/runs/{run_id:run}:heartbeat",
-    Rule(scope=Scope.WORKERS, writes=True),
+    Rule(scope=Scope.WORKERS, writes=True, facts=True),
     answers={200: ("The lease as it is now.", shapes.HeartbeatTaken)},
     problems=(404, 409),
 )
@@ -53,7 +53,7 @@ async def heartbeat_run(call: Call, run_id: RunId, body: HeartbeatIn) -> Respons
 @routes.add(
     "POST",
     "/v1/runs:heartbeat",
-    Rule(scope=Scope.WORKERS, writes=True),
+    Rule(scope=Scope.WORKERS, writes=True, facts=True),
     answers={200: ("One result per heartbeat, in order.", shapes.HeartbeatResults)},
 )
 async def heartbeat_runs(call: Call, body: HeartbeatsIn) -> Response:
@@ -99,7 +99,7 @@ def _extended(extended: Extended) -> documents.Document:
 @routes.add(
     "POST",
     "/v1/runs/{run_id:run}:complete",
-    Rule(scope=Scope.WORKERS, writes=True),
+    Rule(scope=Scope.WORKERS, writes=True, facts=True),
     answers={200: ("What became of the run.", shapes.CompleteTaken)},
     problems=(404, 409),
 )
@@ -116,7 +116,7 @@ async def complete_run(call: Call, run_id: RunId, body: CompleteIn) -> Response:
 @routes.add(
     "POST",
     "/v1/runs:complete",
-    Rule(scope=Scope.WORKERS, writes=True),
+    Rule(scope=Scope.WORKERS, writes=True, facts=True),
     answers={200: ("One result per run, in order.", shapes.CompleteResults)},
 )
 async def complete_runs(call: Call, body: CompletesIn) -> Response:
@@ -166,7 +166,7 @@ def _ended(run_id: str, epoch: int, ended: Ended) -> documents.Document:
 @routes.add(
     "POST",
     "/v1/runs/{run_id:run}:release",
-    Rule(scope=Scope.WORKERS, writes=True),
+    Rule(scope=Scope.WORKERS, writes=True, facts=True),
     answers={200: ("It went back.", shapes.ReleaseTaken)},
     problems=(404, 409),
 )

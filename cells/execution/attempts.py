@@ -124,12 +124,12 @@ class Attempts:
             await asyncio.sleep(early_ms / 1000)
             read = self._fresh(target)
         if target.fault is not None:
-            self._finish(work, Answer(error=target.fault), None)
+            self._finish(work, Answer(error=target.fault, reached=False), None)
             return
         if target.state != "APPROVED":
             self._finish(work, unusable(target.state), None)
             return
-        if claim.attempt == 1:
+        if claim.attempt == 1 and claim.series == 1:
             self._lateness[work.lane.priority].observe((started_ms - claim.due_ms) / 1000)
         answer = None
         target.load.begin(work, self._clock.monotonic())

@@ -194,6 +194,11 @@ class Executor:
         except Retryable:
             returning.extend(held)
             raise
+        except Exception:
+            # Left to the audit, which takes what nobody holds: kept, they would come back for ever.
+            for work in held:
+                self._held.discard(work)
+            raise
         for work in held:
             self._held.discard(work)
         self._released.inc(len(held))
@@ -249,6 +254,8 @@ class Executor:
                 await self._give_back()
             except Retryable:
                 await asyncio.sleep(0.1)
+            except Exception:
+                log.exception("claims not given back before the end; their runs will be reclaimed")
 
 
 def _running_of(lane: Lane) -> Callable[[], float]:

@@ -102,10 +102,7 @@ class Intake:
             measured = now
             lane.wake.clear()
             try:
-                popped, members, kept = await self._next(lane)
-                if members:
-                    await self._claim(lane, members)
-                self._limits.claimed(kept)
+                popped = await self._take(lane)
             except Retryable as fault:
                 self._interrupted(fault)
                 await asyncio.sleep(pause)
@@ -120,6 +117,17 @@ class Intake:
                 self._interrupted(None)
             elif not self._stopping:
                 await lane.wake.wait()
+
+    async def _take(self, lane: Lane) -> int:
+        """Pop and claim; how many were popped."""
+        popped, members, kept = await self._next(lane)
+        try:
+            if members:
+                await self._claim(lane, members)
+        finally:
+            # However it ended: a place that is kept for nobody would be kept for ever.
+            self._limits.claimed(kept)
+        return popped
 
     async def _next(self, lane: Lane) -> tuple[int, Sequence[Member], list[Target]]:
         """How many were popped, those of them to claim, and the targets that keep places for them."""
@@ -198,5 +206,9 @@ class Intake:
             )
             return
         middle = len(members) // 2
-        await self._claim(lane, members[:middle])
+        try:
+            await self._claim(lane, members[:middle])
+        except Retryable:
+            await self._onward.add(members[middle:])  # not asked for, and popped already
+            raise
         await self._claim(lane, members[middle:])

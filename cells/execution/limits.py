@@ -145,7 +145,11 @@ class Limits:
                 target.used_at = now
                 target.load.crowded = True
                 aside.append((member, name))
-        await self.park(aside)
+        try:
+            await self.park(aside)
+        except BaseException:
+            self.claimed(kept)
+            raise
         return keep, kept
 
     @staticmethod

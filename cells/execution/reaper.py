@@ -64,6 +64,8 @@ class Reaper:
                         await self._wake()
                 except (Retryable, Terminal) as fault:
                     log.warning("cannot reap", fault=str(fault)[:200])
+                except Exception:
+                    log.exception("reaping failed in here")
             if full:
                 continue
             try:

@@ -113,7 +113,7 @@ def completion_of(
         target_id=target_id,
         started_ms=started_ms,
         finished_ms=finished_ms,
-        first_attempt_lag_ms=None if started_ms is None or claim.attempt > 1 else started_ms - claim.due_ms,
+        first_attempt_lag_ms=_lag(claim, started_ms),
         egress_bytes=answer.sent_bytes,
         region_policy=claim.definition.region_policy,
         target_gone=answer.status == _GONE,
@@ -123,6 +123,13 @@ def completion_of(
         concurrency_key=claim.definition.concurrency_key,
         notify=Notify.of(claim.definition, claim.version, claim.due_ms),
     )
+
+
+def _lag(claim: Claim, started_ms: int | None) -> int | None:
+    """How late the first call was. What was redriven has waited for somebody, not for us."""
+    if started_ms is None or claim.attempt > 1 or claim.series > 1:
+        return None
+    return started_ms - claim.due_ms
 
 
 def _not_again(answer: Answer) -> tuple[RunState, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from cells.domain.schedule import TZDATA_VERSION
 from cells.execution.handing_on import HandingOn
@@ -27,10 +28,13 @@ class Rescheduling:
     """Belongs to the role `reaper`. Any number of hosts may run it: each piece of work is locked by
     whoever does it, and what one leaves undone the others take up."""
 
-    def __init__(self, store: Store, queue: Queue, host: HostAgent, clock: Clock, metrics: Metrics):
+    def __init__(
+        self, store: Store, queue: Queue, host: HostAgent, clock: Clock, metrics: Metrics, *, kept: timedelta
+    ):
         self._store = store
         self._host = host
         self._clock = clock
+        self._kept = kept  # how long runs stay in the store
         self._onward = HandingOn(queue, metrics)
         self._moved = metrics.counter("timers_moved_total", "Timers moved, by what moved them", ["by"])
         self._checked = False
@@ -56,7 +60,7 @@ class Rescheduling:
         """One page of a calendar's jobs and one slice of a backfill, if any is due."""
         store = self._store
         calendars = await self._do("calendar", store.step_calendar)
-        backfills = await self._do("backfill", store.step_backfill)
+        backfills = await self._do("backfill", partial(store.step_backfill, kept=self._kept))
         return calendars or backfills
 
     async def _do(self, by: str, step: Callable[..., Awaitable[Retimed | None]]) -> bool:

@@ -119,7 +119,7 @@ class Backfills(StoreBase):
                 _tell(entry, "backfill.stopped", row, actor)
             return row
 
-    async def step_backfill(self, *, host_id: int, now: datetime) -> Retimed | None:
+    async def step_backfill(self, *, host_id: int, now: datetime, kept: timedelta) -> Retimed | None:
         """See `scheduling.SchedulingStore.step_backfill`."""
         async with self._database.transaction() as connection:
             row = await fetch_one(connection, "backfill_next")
@@ -130,6 +130,8 @@ class Backfills(StoreBase):
             entry = Entry()
             members: list[Member] = []
             job, reason = await _usable(connection, tenant, job_id)
+            if job is not None and cursor < now - kept:
+                job, reason = None, "it has come too late: what lies so far back is not kept here any more"
             if job is None:
                 done = {"cursor": cursor, "started": 0, "replaced": 0, "present": 0, "done": True}
                 await run(connection, "backfill_advance", {**ids, **done, "reason": reason})

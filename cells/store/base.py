@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from cells.ports import Fence, NotOwner, TenantConfig
+from cells.pulling import QueueId
 from cells.store.database import Connection, Database, fetch_one
 from cells.store.definitions import DefinitionCache
 from cells.store.journal import Entry, Journal
@@ -21,6 +22,7 @@ class StoreBase:
         self._cell_name = cell_name
         self._journal = Journal()
         self._definitions = DefinitionCache()
+        self._unreadable: dict[QueueId, int] = {}  # tasks at the head of queues that this code cannot read
         self._host_name = cell_name  # of the incarnation registered through this store
         #: Called after a commit that left something to record for a workflow.
         self.workflows_due: Callable[[], None] = _nobody

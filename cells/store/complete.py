@@ -12,7 +12,8 @@ from cells.domain import ids
 from cells.domain.ids import RunKey
 from cells.domain.outcome import HOLDER_DIED, fingerprint
 from cells.domain.run import POISON_DEATHS, RunState, run_generation
-from cells.ports import Applied, Claim, Completion, Member
+from cells.observability.logs import logger
+from cells.ports import Applied, Claim, Completion, Member, Retryable
 from cells.store import callbacks
 from cells.store.arrays import (
     due_to_ms,
@@ -35,6 +36,8 @@ from cells.store.database import Connection, Row, fetch_all, run
 from cells.store.events import fingerprint_of, tell_dead
 from cells.store.journal import RELEASED, Entry, seconds
 from cells.store.overlap import wake_buffered
+
+log = logger(__name__)
 
 _encode = msgspec.json.Encoder().encode
 POISON = "POISON"
@@ -213,11 +216,48 @@ class Completions(StoreBase):
         )
 
     async def _reap(self, host_id: int, whose: dict[str, object]) -> Sequence[Member]:
-        async with self._database.transaction() as connection:
-            # Almost always there is nobody, and looking is all it costs.
-            suspects = await fetch_all(connection, "reap_suspects", whose)
-            members = await self._take_back(connection, suspects, host_id)
-            await run(connection, "hosts_bury")
+        # Almost always there is nobody, and looking is all it costs.
+        return await self._look_and_take("reap_suspects", whose, host_id, then="hosts_bury")
+
+    async def _look_and_take(
+        self, look: str, whose: dict[str, object], host_id: int, *, then: str | None = None
+    ) -> Sequence[Member]:
+        """Take those that a look finds from their holders, all in one transaction if the store takes
+        them so; the timers to add. One that it refuses is logged and left: the others must not wait for
+        it."""
+        suspects: Sequence[Row] = ()
+        try:
+            async with self._database.transaction() as connection:
+                suspects = await fetch_all(connection, look, whose)
+                members = await self._take_back(connection, suspects, host_id)
+                if then is not None:
+                    await run(connection, then)
+                return members
+        except Retryable:
+            raise
+        except Exception:
+            if not suspects:
+                raise
+        return await self._take_apart(suspects, host_id)
+
+    async def _take_apart(self, suspects: Sequence[Row], host_id: int) -> Sequence[Member]:
+        members: list[Member] = []
+        parts = [suspects]
+        while parts:
+            part = parts.pop()
+            try:
+                async with self._database.transaction() as connection:
+                    members += await self._take_back(connection, part, host_id)
+            except Retryable:
+                if not members:
+                    raise
+                return members  # what is left is found by the next look
+            except Exception as fault:  # noqa: BLE001 - the refused one is logged
+                if len(part) == 1:
+                    _refused(part[0], fault)
+                else:
+                    middle = len(part) // 2
+                    parts += [part[middle:], part[:middle]]
         return members
 
     async def _take_back(
@@ -230,21 +270,8 @@ class Completions(StoreBase):
             entry = Entry()
             dead: list[Row] = []
             for row in rows:
-                (
-                    tenant,
-                    parent,
-                    at,
-                    ordinal,
-                    state,
-                    epoch,
-                    series,
-                    attempt,
-                    priority,
-                    shard,
-                    timer_at,
-                    _,
-                    policy,
-                ) = row
+                tenant, parent, at, ordinal, state, epoch, series = row[:7]
+                attempt, priority, shard, timer_at, _, policy = row[7:]
                 entry.ended(
                     tenant.hex,
                     parent.hex,
@@ -279,6 +306,16 @@ class Completions(StoreBase):
                 members += await tell(connection, await callbacks.lost(connection, dead))
             await self._journal.append(connection, host_id, entry)
         return members
+
+
+def _refused(suspect: Row, fault: Exception) -> None:
+    tenant, parent, at, ordinal = suspect[:4]
+    log.error(
+        "a run cannot be taken from its dead holder",
+        tenant=str(tenant),
+        run=ids.run_id(RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal)),
+        fault=f"{type(fault).__name__}: {fault}"[:200],
+    )
 
 
 def _place(ended: Claim | Completion) -> tuple[int, int, datetime, int]:

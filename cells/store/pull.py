@@ -9,10 +9,12 @@ from datetime import timedelta
 
 import msgspec
 
+from cells.domain import ids
 from cells.domain.epochs import next_epoch
 from cells.domain.ids import RunKey
 from cells.domain.run import Attempt, RunState
 from cells.domain.sharing import shares
+from cells.observability.logs import logger
 from cells.ports import Claim, Member
 from cells.pulling import (
     Beat,
@@ -41,6 +43,8 @@ from cells.store.database import Row, fetch_all, fetch_row, run
 from cells.store.definitions import decode_definition
 from cells.store.journal import RELEASED, Entry, seconds
 
+log = logger(__name__)
+
 _attempts = msgspec.json.Decoder(list[Attempt]).decode
 #: What one goodbye gives back at once; the rest is found by the reaper.
 _GOODBYE_LIMIT = 1000
@@ -58,7 +62,7 @@ class Pulls(Completions):
         for n, poller in enumerate(pollers):
             of_queue[poller.tenant_id, poller.task_queue].append(n)
         for _ in range(_ROUNDS):
-            # Others may be behind those that found no place of their concurrency key.
+            # Others may be behind those that found no place of their concurrency key, or cannot be read.
             if await self._poll(pollers, of_queue, got, host_id) or any(got):
                 break
         return got
@@ -70,8 +74,10 @@ class Pulls(Completions):
         got: list[list[PulledTask]],
         host_id: int,
     ) -> bool:
-        """Fill `got`; whether this was all there is."""
-        queues = list(of_queue)
+        """Fill `got`; whether this was all there is. Of a queue twice as many more are looked at as
+        could not be read the last time."""
+        queues, known = list(of_queue), self._unreadable
+        counts = [sum(pollers[n].count for n in of_queue[queue]) for queue in queues]
         async with self._database.transaction() as connection:
             rows = await fetch_all(
                 connection,
@@ -79,12 +85,17 @@ class Pulls(Completions):
                 {
                     "tenants": uuids([tenant for tenant, _ in queues]),
                     "queues": texts([name for _, name in queues]),
-                    "counts": int4s([sum(pollers[n].count for n in of_queue[queue]) for queue in queues]),
+                    "counts": int4s(
+                        [n + 2 * known.get(queue, 0) for n, queue in zip(counts, queues, strict=True)]
+                    ),
                 },
             )
             if not rows:
                 return True
-            offered = [(row[0] - 1, _task(queues[row[0] - 1][0], row)) for row in rows]
+            offered, stuck = _readable(rows, queues, counts)
+            more = self._passed_over(queues, stuck)
+            if not offered:
+                return not more
             holding, parked = await admit_polled(connection, [task.claim for _, task in offered])
             found: defaultdict[int, list[PulledTask]] = defaultdict(list)
             for place, task in offered:
@@ -116,7 +127,21 @@ class Pulls(Completions):
                     entry.claimed.append((c.tenant_id.hex, c.key.parent_id.hex, at, c.key.ordinal, c.epoch))
                 await self._journal.append(connection, host_id, entry)
                 await connection.commit()
-        return not parked
+        return not parked and not more
+
+    def _passed_over(self, queues: Sequence[QueueId], stuck: dict[QueueId, list[str]]) -> bool:
+        """Remember how many tasks of each queue cannot be read; whether they are more than before."""
+        more = False
+        for queue in queues:
+            runs = stuck.get(queue, ())
+            if len(runs) > self._unreadable.get(queue, 0):
+                more = True
+                log.error("tasks cannot be read", tenant=str(queue[0]), queue=queue[1], runs=runs)
+            if runs:
+                self._unreadable[queue] = len(runs)
+            else:
+                self._unreadable.pop(queue, None)
+        return more
 
     async def give_back(self, held: Sequence[Held], *, host_id: int) -> Sequence[QueueId | None]:
         """See `pulling.PullStore.give_back`."""
@@ -214,9 +239,29 @@ class Pulls(Completions):
 
     async def reap_pulled(self, *, host_id: int, limit: int) -> Sequence[Member]:
         """See `pulling.PullStore.reap_pulled`."""
-        async with self._database.transaction() as connection:
-            suspects = await fetch_all(connection, "pull_suspects", {"limit": limit})
-            return await self._take_back(connection, suspects, host_id)
+        return await self._look_and_take("pull_suspects", {"limit": limit}, host_id)
+
+
+def _readable(
+    rows: Sequence[Row], queues: Sequence[QueueId], counts: Sequence[int]
+) -> tuple[list[tuple[int, PulledTask]], dict[QueueId, list[str]]]:
+    """Tasks by the place of their queue, as many as are wanted of each; the runs of each queue that
+    cannot be read (they stay where they are, for code that can)."""
+    offered: list[tuple[int, PulledTask]] = []
+    left = list(counts)
+    stuck: defaultdict[QueueId, list[str]] = defaultdict(list)
+    for row in rows:
+        place = row[0] - 1
+        if not left[place]:
+            continue
+        queue = queues[place]
+        try:
+            offered.append((place, _task(queue[0], row)))
+        except msgspec.MsgspecError:
+            stuck[queue].append(ids.run_id(RunKey(parent_id=row[1], scheduled_for=row[2], ordinal=row[3])))
+        else:
+            left[place] -= 1
+    return offered, stuck
 
 
 def _task(tenant_id: uuid.UUID, row: Row) -> PulledTask:

@@ -26,14 +26,19 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
 RETURNING c.i::int, r.state, r.attempt, r.series, r.priority, r.shard, r.guarded AND r.finished_at IS NOT NULL;
 
 -- name: complete_dead
--- Runs that ended FAILED or UNKNOWN wait in the DLQ (tenant_id, parent, instant, ordinal, series).
+-- Runs that ended FAILED or UNKNOWN wait in the DLQ (tenant_id, parent, instant, ordinal, series). What is
+-- there of an earlier end of the same series is open again, with the new reason.
 INSERT INTO dlq (tenant_id, parent_id, scheduled_for, ordinal, series, fingerprint, reason, target_id, http_status,
                  error, attempt)
 SELECT tenant_id, parent_id, scheduled_for, ordinal, series, fingerprint, reason, target_id, http_status, error, attempt
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
             %(series)s::int[], %(fingerprints)s::text[], %(reasons)s::text[], %(targets)s::text[],
             %(statuses)s::smallint[], %(errors)s::text[], %(attempts)s::int[])
-     AS d (tenant_id, parent_id, scheduled_for, ordinal, series, fingerprint, reason, target_id, http_status, error, attempt);
+     AS d (tenant_id, parent_id, scheduled_for, ordinal, series, fingerprint, reason, target_id, http_status, error, attempt)
+ON CONFLICT (tenant_id, parent_id, scheduled_for, ordinal, series) DO UPDATE
+SET state = 'OPEN', fingerprint = excluded.fingerprint, reason = excluded.reason, target_id = excluded.target_id,
+    http_status = excluded.http_status, error = excluded.error, attempt = excluded.attempt, failed_at = now(),
+    operation_id = NULL, changed_at = NULL, changed_by = NULL;
 
 -- name: complete_gone
 -- Targets (tenant_id, target) that said 410.

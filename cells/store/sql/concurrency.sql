@@ -59,12 +59,20 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
   AND r.scheduled_for = c.scheduled_for AND r.ordinal = c.ordinal;
 
 -- name: concurrency_wake_runs
--- Parked runs (tenant_id, parent, instant, ordinal) whose turn has come are due now.
+-- Parked runs (tenant_id, parent, instant, ordinal) whose turn has come are due now. What somebody else
+-- changes just then is passed over: waited for, it could be in a circle.
+WITH q AS MATERIALIZED (
+    SELECT o.tenant_id, o.parent_id, o.scheduled_for, o.ordinal
+    FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[])
+         AS c (tenant_id, parent_id, scheduled_for, ordinal)
+    JOIN runs o ON o.tenant_id = c.tenant_id AND o.parent_id = c.parent_id
+               AND o.scheduled_for = c.scheduled_for AND o.ordinal = c.ordinal AND o.timer_at >= %(never)s
+    FOR NO KEY UPDATE OF o SKIP LOCKED
+)
 UPDATE runs r SET timer_at = clock_timestamp()
-FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[])
-     AS c (tenant_id, parent_id, scheduled_for, ordinal)
-WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
-  AND r.scheduled_for = c.scheduled_for AND r.ordinal = c.ordinal AND r.timer_at >= %(never)s
+FROM q
+WHERE r.tenant_id = q.tenant_id AND r.parent_id = q.parent_id
+  AND r.scheduled_for = q.scheduled_for AND r.ordinal = q.ordinal
 RETURNING r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.series, r.attempt, r.priority, r.shard, r.timer_at;
 
 -- name: concurrency_wake

@@ -189,19 +189,21 @@ WHERE t.tenant_id = q.tenant_id AND t.state = 'ACTIVE' AND q.starved_at IS NULL 
 RETURNING q.tenant_id, q.task_queue, q.last_polled_at;
 
 -- name: status_leases
--- The leases of workers, of any tenant: live, ended 5 s ago, the longest heartbeat interval of those, and
+-- The leases of workers, of any active tenant_id: live, ended 5 s ago, the longest heartbeat interval of those, and
 -- how long ago anybody was heard of.
 SELECT count(*) FILTER (WHERE NOT over)::int, count(*) FILTER (WHERE over)::int,
        coalesce(max(lease_ms) FILTER (WHERE over), 0) / 3000.0,
        extract(epoch FROM clock_timestamp() - greatest(max(heartbeat_at),
            (SELECT w.last_seen_at FROM task_workers w ORDER BY w.last_seen_at DESC LIMIT 1)))::float8
-FROM (SELECT lease_ms, heartbeat_at, lease_expires_at < clock_timestamp() - interval '5 seconds' AS over
-      FROM runs WHERE host_id IS NULL AND lease_expires_at IS NOT NULL) AS leases;
+FROM (SELECT r.lease_ms, r.heartbeat_at, r.lease_expires_at < clock_timestamp() - interval '5 seconds' AS over
+      FROM runs r JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
+      WHERE r.host_id IS NULL AND r.lease_expires_at IS NOT NULL) AS leases;
 
 -- name: pull_silent
--- Queues (of any tenant_id) with claims whose workers are silent, and how many each.
-SELECT tenant_id, task_queue, count(*)::int
-FROM runs WHERE host_id IS NULL AND lease_expires_at < now() - interval '5 seconds'
+-- Queues (of any active tenant_id) with claims whose workers are silent, and how many each.
+SELECT r.tenant_id, r.task_queue, count(*)::int
+FROM runs r JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
+WHERE r.host_id IS NULL AND r.lease_expires_at < now() - interval '5 seconds'
 GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 1000;
 
 -- name: pull_suspects

@@ -305,6 +305,8 @@ async def test_a_suspended_tenant_reads_only(running: Cell) -> None:
     await running.place(running.api.tenant, state="SUSPENDED")
     assert await snapshot(running.api) == before
     for method, path, body, _ in ROUTES:
+        if path.endswith((":heartbeat", ":complete", ":release")):
+            continue  # facts about what is under way
         if method != "GET" and not path.endswith((":preview", ":check")):
             await running.api.problem(method, path.format(**named), body, status=403, code="FORBIDDEN")
     assert await snapshot(running.api) == before

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from cells.contract import Scope
@@ -313,3 +314,37 @@ async def test_a_silent_worker_of_a_task_that_may_run_but_once_leaves_it_unknown
     assert (letter["run_id"], letter["reason"]) == (task["run_id"], "UNKNOWN")
     assert await poll(running.api, worker_id="w-2") == []  # nobody gets it again
     await superseded(running.api, path + ":complete", {"epoch": task["epoch"], "outcome": "SUCCEEDED"})
+
+
+@pytest.mark.parametrize("state", ["SUSPENDED", "BARRIER"])
+async def test_what_is_under_way_may_end_where_nothing_new_begins(running: Cell, state: str) -> None:
+    api = running.api
+    task, other = await one(running), await one(running)
+    await running.place(api.tenant, state=state)
+    path = f"/v1/runs/{task['run_id']}"
+    await api.ok("POST", path + ":heartbeat", {"epoch": task["epoch"]})
+    ended = await api.ok("POST", path + ":complete", {"epoch": task["epoch"], "outcome": "SUCCEEDED"})
+    assert ended["state"] == "SUCCEEDED"
+    await api.ok("POST", f"/v1/runs/{other['run_id']}:release", {"epoch": other["epoch"]})
+    assert (await api.send("POST", POLL, {"worker_id": "w-2", "wait_seconds": 0})).status_code in (403, 421)
+
+
+async def test_silent_workers_of_a_suspended_tenant_hold_nobody_up(running: Cell) -> None:
+    before = await running.store.look_at_leases()
+    await one(running)
+    assert (await running.store.look_at_leases()).live == before.live + 1
+    await running.place(running.api.tenant, state="SUSPENDED")
+    assert (await running.store.look_at_leases()).live == before.live
+
+
+async def test_a_task_that_cannot_be_read_is_passed_over(running: Cell) -> None:
+    api = running.api
+    stuck = await offered(running)
+    good = await offered(running)
+    key = ids.decode(ids.JOB, stuck["job_id"])
+    async with await psycopg.AsyncConnection.connect(running.database_url) as sql:
+        await sql.execute(b"SET LOCAL session_replication_role = replica")  # versions never change
+        await sql.execute(b"UPDATE job_versions SET definition = 'x' WHERE job_id = %s", [key])
+    (task,) = await poll(api)
+    assert task["run_id"].startswith(good["job_id"])
+    assert await poll(api) == []

@@ -297,6 +297,31 @@ async def test_a_run_whose_executors_keep_dying_is_poison(world: World) -> None:
     assert (group["count"], group["fingerprint"]) == (1, dead["fingerprint"])
 
 
+async def test_a_letter_of_the_same_series_is_open_again(world: World) -> None:
+    claim = await world.claimed(new_job(seconds_ago(2)))
+    assert await world.complete(claim, RunState.FAILED)
+    await world.sql.execute(b"UPDATE dlq SET state = 'PURGED', reason = 'x'")
+    await world.sql.execute(
+        b"UPDATE runs SET state = 'RUNNING', finished_at = NULL, lease_expires_at = now() + '1 minute'"
+    )
+    assert await world.complete(claim, RunState.UNKNOWN)
+    assert await world.rows("SELECT state, reason FROM dlq") == [("OPEN", "UNKNOWN")]
+
+
+async def test_one_run_that_cannot_be_written_does_not_keep_the_others(world: World) -> None:
+    claims = [await world.claimed(new_job(seconds_ago(2))) for _ in range(5)]
+    stuck = claims[2]
+    await world.sql.execute(b"UPDATE runs SET deaths = 32767 WHERE parent_id = %s", [stuck.key.parent_id])
+    other = await world.store.register_host(name="h2", roles=[], lease_ms=60_000)
+    await world.store.retire_host(host_id=world.host_id)
+    members = await world.store.reap(host_id=other.host_id)
+    assert {m.parent_id for m in members} == {c.key.parent_id for c in claims if c is not stuck}
+    assert (await world.run(stuck)).state is RunState.RUNNING
+    await world.sql.execute(b"UPDATE runs SET deaths = 0 WHERE parent_id = %s", [stuck.key.parent_id])
+    (member,) = await world.store.reap(host_id=other.host_id)
+    assert member.parent_id == stuck.key.parent_id
+
+
 async def test_a_lost_run_that_was_to_be_cancelled_is(world: World) -> None:
     claim = await world.claimed(new_job(seconds_ago(2)))
     await world.store.cancel_run(world.a, key=claim.key, actor="key:x", host_id=world.host_id)

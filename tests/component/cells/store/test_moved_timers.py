@@ -26,6 +26,7 @@ from tests.component.cells.store.world import (
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
+KEPT = 30 * DAY
 
 
 def noon(n: int) -> datetime:
@@ -147,7 +148,7 @@ async def test_skipped_occurrences_run_after_all_and_all_stay_accounted_for(worl
     ran = first + 10 * HOUR
     assert await states(world) == [(first, "SKIPPED", 10), (ran, "RUNNING", 0)]
     started = await backfill(world, job, first + 2 * HOUR, first + 5 * HOUR)
-    step = await world.store.step_backfill(host_id=world.host_id, now=now())
+    step = await world.store.step_backfill(host_id=world.host_id, now=now(), kept=KEPT)
     assert step is not None
     wanted = [first + n * HOUR for n in (2, 3, 4)]
     assert [m.scheduled_for for m in step.added] == [int(at.timestamp()) for at in wanted]
@@ -160,7 +161,7 @@ async def test_skipped_occurrences_run_after_all_and_all_stay_accounted_for(worl
     assert (done.state, done.started, done.present) == ("DONE", 3, 0)
     # Again, over all of it: what has a run is left alone.
     await backfill(world, job, first, ran + HOUR)
-    again = await world.store.step_backfill(host_id=world.host_id, now=now())
+    again = await world.store.step_backfill(host_id=world.host_id, now=now(), kept=KEPT)
     assert again is not None
     assert len(again.added) == 7
     assert {state for _, state, _ in await states(world)} == {"DUE", "RUNNING"}
@@ -174,17 +175,34 @@ async def test_a_backfill_is_paced_and_stoppable(world: World) -> None:
     job = new_job(now() + HOUR, every(60, first))
     await world.create(job)
     started = await backfill(world, job, first, first + 100 * timedelta(minutes=1), rate=20)
-    step = await world.store.step_backfill(host_id=world.host_id, now=now())
+    step = await world.store.step_backfill(host_id=world.host_id, now=now(), kept=KEPT)
     assert step is not None
     assert len(step.added) == 20
-    assert await world.store.step_backfill(host_id=world.host_id, now=now()) is None, "not before a second"
+    early = await world.store.step_backfill(host_id=world.host_id, now=now(), kept=KEPT)
+    assert early is None, "not before a second"
     stopped = await world.store.stop_backfill(
         world.a, backfill_id=started.backfill_id, actor="key:test", host_id=world.host_id
     )
     assert (stopped.state, stopped.started, stopped.stopped_by) == ("STOPPED", 20, "key:test")
     await world.rows("UPDATE backfills SET next_at = now() RETURNING 1")
-    assert await world.store.step_backfill(host_id=world.host_id, now=now()) is None
+    assert await world.store.step_backfill(host_id=world.host_id, now=now(), kept=KEPT) is None
     assert await world.value("SELECT count(*) FROM runs") == 20
+
+
+async def test_a_backfill_that_came_too_late_ends(world: World) -> None:
+    first = seconds_ago(3 * 86_400)
+    job = new_job(now() + HOUR, every(3600, first))
+    await world.create(job)
+    started = await backfill(world, job, first, first + 3 * HOUR)
+    step = await world.store.step_backfill(host_id=world.host_id, now=now(), kept=2 * DAY)
+    assert step is not None
+    assert len(step.added) == 0
+    ended = await world.store.get_backfill(world.a.tenant_id, started.backfill_id)
+    assert ended is not None
+    assert (ended.state, ended.started) == ("DONE", 0)
+    assert ended.reason is not None
+    assert "not kept" in ended.reason
+    assert await world.value("SELECT count(*) FROM runs") == 0
 
 
 async def test_a_job_that_runs_alone_is_backfilled_one_by_one(world: World) -> None:
@@ -192,11 +210,11 @@ async def test_a_job_that_runs_alone_is_backfilled_one_by_one(world: World) -> N
     job = new_job(now() + HOUR, every(3600, first, overlap_policy=OverlapPolicy.SKIP))
     await world.create(job)
     await backfill(world, job, first, first + 3 * HOUR)
-    step = await world.store.step_backfill(host_id=world.host_id, now=now())
+    step = await world.store.step_backfill(host_id=world.host_id, now=now(), kept=KEPT)
     assert step is not None
     assert len(step.added) == 1
     await world.rows("UPDATE backfills SET next_at = now() RETURNING 1")
-    waits = await world.store.step_backfill(host_id=world.host_id, now=now())
+    waits = await world.store.step_backfill(host_id=world.host_id, now=now(), kept=KEPT)
     assert waits is not None
     assert len(waits.added) == 0
 

@@ -1,4 +1,5 @@
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -101,3 +102,11 @@ def test_instants_over_the_edge_of_a_second() -> None:
     for ms in (0, 999, 1000, 1_790_000_000_123, 1_790_000_000_124, 5):
         want = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
         assert instants.text(ms) == want
+
+
+def test_a_redriven_run_is_not_late() -> None:
+    done = completion_of(
+        replace(claim(), series=2), Answer(status=204), started_ms=DUE + 5, finished_ms=DUE + 6, host="h",
+        rand=0.5,
+    )  # fmt: skip
+    assert done.first_attempt_lag_ms is None
