@@ -16,15 +16,8 @@ from cells.domain.run import POISON_DEATHS, AttemptOutcome, RunState
 from cells.ports import Claim, LeaseLost, Member
 from cells.store.queries import QUERIES
 from tests.component.cells.store.world import (
-    World,
-    completion,
-    member_of,
-    ms,
-    new_job,
-    now,
-    once,
-    seconds_ago,
-)
+    World, completion, member_of, ms, new_job, now, once, seconds_ago,
+)  # fmt: skip
 from tests.waiting import eventually
 
 
