@@ -13,7 +13,6 @@ _TOUCHED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|ONLY)\s+\"?(\w+)", re.I
 ACROSS_TENANTS = {
     "cells/store/sql/hosts.sql:hosts_bury": "asks whether a host holds any run at all, whoever's",
     "cells/store/sql/pull.sql:purge_workers": "whatever is over goes, whoever's",
-    "cells/store/sql/pull.sql:status_leases": "how the leases of workers are, over all tenants",
     "cells/store/sql/upkeep.sql:purge_idempotency_keys": "whatever is over goes, whoever's",
     "cells/store/sql/upkeep.sql:purge_meters": "whatever is over goes, whoever's",
     "cells/store/sql/upkeep.sql:purge_events": "whatever is over goes, whoever's",
