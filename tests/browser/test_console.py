@@ -51,7 +51,7 @@ def test_a_job_is_created_with_a_live_preview_and_its_run_succeeds(visitor: Visi
     page.locator("#cron").fill("30 2 * * *")
     page.locator("#time_zone").fill("America/New_York")
     expect(preview).to_contain_text("02:30:00")
-    expect(preview).to_contain_text("an hour is missing")
+    expect(preview).to_contain_text("One time does not exist")
     page.locator("#time_zone").fill("Asia/Tokyo")
     expect(preview).to_contain_text("The clock does not change in this zone.")
     page.locator("#kind").get_by_text("Now", exact=True).click()
