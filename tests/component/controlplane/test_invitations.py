@@ -203,6 +203,8 @@ def test_invitations_of_others_are_not_found(tenant: Tenant) -> None:
     assert contents() == before
 
 
-@pytest.mark.parametrize("token", ["nonsense", "a:b:c", "%00", "x" * 2000])
-def test_no_link_of_ours(control: None, token: str) -> None:
-    assert Client().get(f"/invitations/{token}").status_code == 404
+@pytest.mark.parametrize(
+    ("token", "status"), [("nonsense", 404), ("a:b:c", 404), ("%00", 400), ("x" * 2000, 404)]
+)
+def test_no_link_of_ours(control: None, token: str, status: int) -> None:
+    assert Client().get(f"/invitations/{token}").status_code == status
