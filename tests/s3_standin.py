@@ -67,7 +67,7 @@ def s3_server(folder: Path) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
         try:
-            eventually_sync(lambda: _answers(url, server), timeout=30)
+            eventually_sync(lambda: _answers(url, server), timeout=90)
             yield url
         finally:
             server.terminate()
