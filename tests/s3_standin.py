@@ -60,7 +60,7 @@ def s3_server(folder: Path) -> Iterator[str]:
     url = f"http://{LOOPBACK}:{port.port}"
     with (folder / "s3.log").open("wb") as log:
         server = subprocess.Popen(
-            [_environment() / "bin" / "ministack"],
+            [_environment() / "bin" / "python", "-m", "ministack"],
             cwd=folder,
             env={**os.environ, "BIND_HOST": LOOPBACK, "GATEWAY_PORT": str(port.port), "SERVICES": "s3"},
             stdout=log,
