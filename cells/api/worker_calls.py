@@ -46,7 +46,8 @@ async def heartbeat_run(call: Call, run_id: RunId, body: HeartbeatIn) -> Respons
     beat = _beat(call.tenant_id, run_key_of(run_id), body, "/progress")
     (extended,) = await call.services.heartbeats.put([beat])
     if extended is None:
-        raise superseded(run_id)
+        (problem,) = await _not_held(call, [(run_id, beat.held)])
+        raise problem
     return answer(_extended(extended))
 
 
@@ -64,15 +65,18 @@ async def heartbeat_runs(call: Call, body: HeartbeatsIn) -> Response:
         for n, (key, item) in enumerate(zip(keys, body.items, strict=True))
         if key is not None
     ]
-    taken = iter(await call.services.heartbeats.put(beats) if beats else ())
+    taken = await call.services.heartbeats.put(beats) if beats else ()
+    lost = [beat.held for beat, extended in zip(beats, taken, strict=True) if extended is None]
+    problems = iter(await _not_held(call, [(ids.run_id(held.key), held) for held in lost]))
+    answers = iter(taken)
     results: list[documents.Document] = []
     for key, item in zip(keys, body.items, strict=True):
         if key is None:
             results.append(_refused(item.run_id, not_found("run")))
             continue
-        extended = next(taken)
+        extended = next(answers)
         if extended is None:
-            results.append(_refused(item.run_id, superseded(item.run_id)))
+            results.append(_refused(item.run_id, next(problems)))
         else:
             results.append({"run_id": item.run_id, "status": 200, **_extended(extended)})
     return answer({"results": results})
@@ -176,9 +180,18 @@ async def release_run(call: Call, run_id: RunId, body: ReleaseIn) -> Response:
     held = Held(tenant_id=call.tenant_id, key=run_key_of(run_id), epoch=body.epoch)
     (queue,) = await services.store.give_back([held], host_id=services.host.host_id)
     if queue is None:
-        raise superseded(run_id)
+        (problem,) = await _not_held(call, [(run_id, held)])
+        raise problem
     await services.desk.announce([queue])
     return answer({"run_id": run_id})
+
+
+async def _not_held(call: Call, claims: Sequence[tuple[str, Held]]) -> list[Problem]:
+    """Why claims were refused: there is no such run of this tenant, or it is not theirs (any more)."""
+    runs = await call.services.store.pulled_runs([held for _, held in claims]) if claims else ()
+    return [
+        superseded(run_id) if run else not_found("run") for (run_id, _), run in zip(claims, runs, strict=True)
+    ]
 
 
 def superseded(run_id: str) -> Problem:

@@ -53,6 +53,8 @@ class Attack:
     findings: list[Finding] = field(default_factory=list)
     answers: Counter[int] = field(default_factory=Counter)
     operations: set[str] = field(default_factory=set)
+    #: Every request so far: names in it (`NAMES`) may come back, as the intruder's own things have them.
+    sent: list[str] = field(default_factory=list)
 
     def run(self) -> None:
         """Every operation: first what is closed, then what reads, then what makes things of the
@@ -130,14 +132,20 @@ class Attack:
         self.answers[answer.status_code] += 1
         if answer.status_code >= 500 or (expect and answer.status_code not in expect):
             self.findings.append(Finding(name, f"{answer.status_code} {answer.text[:300]}"))
-        sent = f"{path} {body} {query} {tenant}"
+        self.sent.append(f"{path} {body} {query}")
         shown = [
             value
-            for value in self.victim.things.values()
-            if value in answer.text and value not in sent and not (tenant or not key)
+            for thing, value in self.victim.things.items()
+            if value in answer.text and not (tenant or not key) and not self._named(thing, value)
         ]
         if shown:
             self.findings.append(Finding(name, f"shows {shown}: {answer.text[:300]}"))
+
+
+    def _named(self, thing: str, value: str) -> bool:
+        """Whether the intruder has said the value itself: just now, or ever for a name of its own."""
+        said = self.sent if thing in NAMES else self.sent[-1:]
+        return any(value in request for request in said)
 
 
 def _closed(path: str) -> bool:
