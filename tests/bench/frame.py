@@ -1,7 +1,8 @@
 """The frame of every bench: repetitions, medians, machine load, results as JSON and one table.
 
 A bench is a module with `BENCH: Bench`. A bar is for a quiet machine; the frame prints it beside
-the figure and judges nothing. Files: `results/<name>.json` and `results/RESULTS.md`.
+the figure and judges nothing. Machines differ, and one differs from day to day: the pace (milliseconds
+for a fixed piece of pure Python) says how fast it was, so figures of two days can be compared. Files: `results/<name>.json` and `results/RESULTS.md`.
 """
 
 from __future__ import annotations
@@ -56,10 +57,22 @@ class Outcome:
     bench: Bench
     figures: dict[str, list[float]] = field(default_factory=dict)
     loads: list[float] = field(default_factory=list)
+    paces: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
     def median(self, figure: str) -> float:
         return statistics.median(self.figures[figure])
+
+
+def pace_ms() -> float:
+    """How long this machine takes now to add up a million numbers (milliseconds, the best of five)."""
+    times = []
+    for _ in range(5):
+        began, total = time.perf_counter(), 0
+        for n in range(1_000_000):
+            total += n
+        times.append(time.perf_counter() - began)
+    return min(times) * 1000
 
 
 def measure(bench: Bench, *, runs: int | None = None) -> Outcome:
@@ -67,12 +80,13 @@ def measure(bench: Bench, *, runs: int | None = None) -> Outcome:
     outcome = Outcome(bench=bench)
     began = time.monotonic()
     for number in range(runs or bench.runs):
-        load = os.getloadavg()[0]
+        load, pace = os.getloadavg()[0], pace_ms()
         figures = bench.once()
         outcome.loads.append(round(load, 2))
+        outcome.paces.append(round(pace, 1))
         for name, value in figures.items():
             outcome.figures.setdefault(name, []).append(float(value))
-        _say(f"  {bench.name} run {number + 1}: load before {load:.2f}  " + _inline(figures))
+        _say(f"  {bench.name} run {number + 1}: load before {load:.2f}  pace {pace:.0f} ms  " + _inline(figures))
     outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -94,6 +108,7 @@ def save(outcome: Outcome) -> Path:
         },
         "versions": {name: version(name) for name in VERSIONS},
         "load_before_each_run": outcome.loads,
+        "pace_ms_before_each_run": outcome.paces,
         "bars": [vars(bar) for bar in outcome.bench.bars],
         "median": {name: outcome.median(name) for name in outcome.figures},
         "runs": outcome.figures,
@@ -106,14 +121,16 @@ def save(outcome: Outcome) -> Path:
 def table() -> str:
     """The Markdown table of all stored results: each bar with its measured median."""
     lines = [
-        "| bench | what | median of runs | bar | floor | load before |",
-        "|---|---|---|---|---|---|",
+        "| bench | what | median of runs | bar | floor | load before | pace, ms |",
+        "|---|---|---|---|---|---|---|",
     ]
     for path in sorted(RESULTS.glob("*.json")):
         document = json.loads(path.read_text())
         loads = "–".join(
             str(x) for x in (min(document["load_before_each_run"]), max(document["load_before_each_run"]))
         )
+        paces = document.get("pace_ms_before_each_run")
+        pace = f"{statistics.median(paces):.0f}" if paces else ""
         for bar in document["bars"]:
             value = document["median"].get(bar["figure"])
             if value is None:
@@ -122,7 +139,7 @@ def table() -> str:
             floor = f"{sign} {bar['floor']:g}" if bar["floor"] is not None else ""
             lines.append(
                 f"| {document['bench']} | {bar['what']} | {value:g} {bar['unit']} "
-                f"| {sign} {bar['bar']:g} | {floor} | {loads} |"
+                f"| {sign} {bar['bar']:g} | {floor} | {loads} | {pace} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -143,6 +160,7 @@ def report(outcome: Outcome) -> str:
                 text += f", floor {sign} {bar.floor:g}"
         lines.append(text)
     lines.append(f"  load average before each run: {', '.join(map(str, outcome.loads))}")
+    lines.append(f"  pace before each run: {', '.join(map(str, outcome.paces))} ms")
     return "\n".join(lines)
 
 
