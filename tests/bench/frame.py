@@ -1,8 +1,9 @@
 """The frame of every bench: repetitions, medians, machine load, results as JSON and one table.
 
 A bench is a module with `BENCH: Bench`. A bar is for a quiet machine; the frame prints it beside
-the figure and judges nothing. Machines differ, and one differs from day to day: the pace (milliseconds
-for a fixed piece of pure Python) says how fast it was, so figures of two days can be compared. Files: `results/<name>.json` and `results/RESULTS.md`.
+the figure and judges nothing. Machines differ, and one differs from day to day: the pace
+(milliseconds for a fixed piece of pure Python) says how fast it was, so that figures of two days
+can be compared. Files: `results/<name>.json` and `results/RESULTS.md`.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def measure(bench: Bench, *, runs: int | None = None) -> Outcome:
         outcome.paces.append(round(pace, 1))
         for name, value in figures.items():
             outcome.figures.setdefault(name, []).append(float(value))
-        _say(f"  {bench.name} run {number + 1}: load before {load:.2f}  pace {pace:.0f} ms  " + _inline(figures))
+        before = f"load before {load:.2f}  pace {pace:.0f} ms"
+        _say(f"  {bench.name} run {number + 1}: {before}  " + _inline(figures))
     outcome.seconds = time.monotonic() - began
     return outcome
 
