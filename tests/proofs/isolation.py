@@ -141,7 +141,6 @@ class Attack:
         if shown:
             self.findings.append(Finding(name, f"shows {shown}: {answer.text[:300]}"))
 
-
     def _named(self, thing: str, value: str) -> bool:
         """Whether the intruder has said the value itself: just now, or ever for a name of its own."""
         said = self.sent if thing in NAMES else self.sent[-1:]
