@@ -22,7 +22,7 @@ class Configuration:
     """What `CONTROL_*` says."""
 
     database_url: str
-    ownership_database_url: str
+    ownership_url: str
     valkey_url: str
     secret_key: str
     installation_keys: tuple[bytes, ...]  # the first seals, all open
@@ -74,7 +74,7 @@ def read_configuration(environ: Mapping[str, str] | None = None) -> Configuratio
     seals = need("CONTROL_INSTALLATION_KEY").split(",")
     return Configuration(
         database_url=need("CONTROL_DATABASE_URL"),
-        ownership_database_url=need("CONTROL_OWNERSHIP_DATABASE_URL"),
+        ownership_url=need("CONTROL_OWNERSHIP_URL"),
         valkey_url=need("CONTROL_VALKEY_URL"),
         secret_key=need("CONTROL_SECRET_KEY"),
         installation_keys=tuple(_hex_key("CONTROL_INSTALLATION_KEY", k)[:32] for k in seals),

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from controlplane.events.models import OutboxItem
-from controlplane.ownership.postgres import installed_store
+from controlplane.ownership.installed import installed_store
 from controlplane.ownership.store import OwnershipUnavailable
 from controlplane.topology.models import Placement
 

@@ -16,7 +16,7 @@ DOCUMENT = ROOT / "controlplane" / "routing" / "openapi.json"
 _NOBODY = {
     "DJANGO_SETTINGS_MODULE": "controlplane.settings",
     "CONTROL_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
-    "CONTROL_OWNERSHIP_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+    "CONTROL_OWNERSHIP_URL": "postgresql://nobody@127.0.0.1:1/none",
     "CONTROL_VALKEY_URL": "redis://127.0.0.1:1/0",
     "CONTROL_SECRET_KEY": "0" * 64,
     "CONTROL_INSTALLATION_KEY": "0" * 64,

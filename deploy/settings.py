@@ -169,7 +169,7 @@ class Environments:
             **self._base,
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",
             "CONTROL_DATABASE_URL": self._stores.control,
-            "CONTROL_OWNERSHIP_DATABASE_URL": self._stores.ownership,
+            "CONTROL_OWNERSHIP_URL": self._stores.ownership,
             "CONTROL_VALKEY_URL": self._stores.control_valkey,
             "CONTROL_SECRET_KEY": self._state.secret_key,
             "CONTROL_INSTALLATION_KEY": self._state.control_installation_key,

@@ -59,7 +59,7 @@ class TestEngines:
         """What Django's settings read. The databases are made by pytest-django (`test_…`)."""
         return {
             "CONTROL_DATABASE_URL": self.database_url("control"),
-            "CONTROL_OWNERSHIP_DATABASE_URL": self.database_url("ownership"),
+            "CONTROL_OWNERSHIP_URL": self.database_url("ownership"),
             "CONTROL_VALKEY_URL": self.valkey_url(15),
             "CONTROL_SECRET_KEY": secrets.token_hex(32),
             "CONTROL_INSTALLATION_KEY": secrets.token_hex(32),

@@ -10,7 +10,6 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, LiteralString, cast
 
@@ -135,11 +134,3 @@ def migrate(url: str) -> int:
                 connection.execute(_query(_MIGRATE["applied"]), {"version": version})
                 applied += 1
     return applied
-
-
-@lru_cache(maxsize=1)
-def installed_store() -> PostgresOwnershipStore:
-    """The installation's store, from the settings."""
-    from django.conf import settings
-
-    return PostgresOwnershipStore(settings.CONFIGURATION.ownership_database_url)

@@ -11,7 +11,7 @@ requirements=deploy/requirements
 compile --output-file "$requirements/client.txt"
 compile --constraint "$requirements/client.txt" --extra server --output-file "$requirements/server.txt"
 compile --constraint "$requirements/server.txt" --extra server --extra test --output-file "$requirements/test.txt"
-# The local S3 of tests has an environment of its own: it pins libraries that we use, too.
+# The local AWS of tests has an environment of its own: it pins libraries that we use, too.
 printf 'ministack\n' | .venv/bin/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
     --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
-    --output-file "$requirements/s3-standin.txt" -
+    --output-file "$requirements/aws-standin.txt" -

@@ -19,7 +19,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Identifier
 
-from controlplane.ownership import postgres as ownership
+from controlplane.ownership import installed
 from controlplane.sql import named_sql
 from controlplane.workspace import migrator, pool
 
@@ -54,11 +54,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         began = time.monotonic()
         configuration = settings.CONFIGURATION
-        for url in (configuration.database_url, configuration.ownership_database_url):
-            ensure_database(url)
+        ensure_database(configuration.database_url)
+        if not installed.is_dynamo(configuration.ownership_url):
+            ensure_database(configuration.ownership_url)
         with psycopg.connect(configuration.database_url, autocommit=True) as guard:
             guard.execute(_query(_SQL["lock"]))  # held until this connection closes
-            ownership.migrate(configuration.ownership_database_url)
+            installed.prepare(configuration.ownership_url)
             call_command("migrate_schemas", shared=True, interactive=False, verbosity=0)
             call_command("createcachetable", verbosity=0)
             report = migrator.migrate_all()

@@ -15,7 +15,7 @@ from controlplane.events.models import Change
 from controlplane.events.recording import publish, record
 from controlplane.locks import lock_cell, lock_region
 from controlplane.ownership import OwnershipStore, Superseded
-from controlplane.ownership.postgres import installed_store
+from controlplane.ownership.installed import installed_store
 from controlplane.ownership.store import OwnershipUnavailable
 from controlplane.topology.cell_keys import open_cell_key, seal_cell_key
 from controlplane.topology.models import NAME, Cell, CellKind, CellState, Site

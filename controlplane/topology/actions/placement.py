@@ -11,7 +11,7 @@ from controlplane.errors import Conflicting, Unavailable, invalid
 from controlplane.events.recording import record
 from controlplane.locks import lock_region
 from controlplane.ownership import OwnershipStore, Superseded, TenantOwnership
-from controlplane.ownership.postgres import installed_store
+from controlplane.ownership.installed import installed_store
 from controlplane.ownership.store import OwnershipUnavailable
 from controlplane.tenants.models import Quota, Tenant
 from controlplane.topology.chooser import Candidate, Choice, Wish, choose_cell

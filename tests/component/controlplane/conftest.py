@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from controlplane.management.commands.setup_database import ensure_database
-from controlplane.ownership.postgres import PostgresOwnershipStore, installed_store, migrate
+from controlplane.ownership import OwnershipStore
+from controlplane.ownership.installed import installed_store
+from controlplane.ownership.postgres import migrate
 from tests.engines import TestEngines
 
 
@@ -21,12 +23,12 @@ def ownership_url(engines: TestEngines) -> str:
 
 
 @pytest.fixture
-def ownership(ownership_url: str) -> PostgresOwnershipStore:
+def ownership(ownership_url: str) -> OwnershipStore:
     """The installation's ownership store."""
     return installed_store()
 
 
 @pytest.fixture
-def control(db: None, ownership: PostgresOwnershipStore, settings: Any) -> None:
+def control(db: None, ownership: OwnershipStore, settings: Any) -> None:
     """Both databases; what a test writes to the first is rolled back. Passwords are hashed fast."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -31,7 +31,7 @@ class Installation:
         self._environment = {
             **os.environ,
             "CONTROL_DATABASE_URL": self.control,
-            "CONTROL_OWNERSHIP_DATABASE_URL": self.ownership,
+            "CONTROL_OWNERSHIP_URL": self.ownership,
             "CONTROL_VALKEY_URL": "redis://127.0.0.1:1/0",  # away: nothing here needs the broker
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",
         }

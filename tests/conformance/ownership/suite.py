@@ -12,7 +12,8 @@ import pytest
 
 from controlplane.ownership import OwnershipStore, Superseded
 
-THREADS = 8
+#: Writers that race for one row.
+THREADS = 16
 
 
 def _name() -> str:

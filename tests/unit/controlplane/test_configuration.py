@@ -8,7 +8,7 @@ from controlplane.configuration import ConfigurationError, django_database, read
 
 GOOD = {
     "CONTROL_DATABASE_URL": "postgresql://u:p%40ss@db:5433/control?application_name=x",
-    "CONTROL_OWNERSHIP_DATABASE_URL": "postgresql://db/ownership",
+    "CONTROL_OWNERSHIP_URL": "postgresql://db/ownership",
     "CONTROL_VALKEY_URL": "redis://v",
     "CONTROL_SECRET_KEY": "s",
     "CONTROL_INSTALLATION_KEY": "11" * 32 + "," + "22" * 32,

@@ -11,8 +11,8 @@ import pytest
 
 from cells.lake.folder import FolderFiles
 from cells.lake.s3 import S3Files
+from tests.aws_standin import aws_server
 from tests.component.cells.store.conftest import cell_database_url, store, store_database_url, world
-from tests.s3_standin import s3_server
 
 __all__ = ["cell_database_url", "store", "store_database_url", "world"]
 
@@ -20,7 +20,7 @@ __all__ = ["cell_database_url", "store", "store_database_url", "world"]
 @pytest.fixture(scope="session")
 def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A local S3 for this process's tests."""
-    with s3_server(tmp_path_factory.mktemp("s3")) as url:
+    with aws_server(tmp_path_factory.mktemp("s3"), "s3") as url:
         yield url
 
 

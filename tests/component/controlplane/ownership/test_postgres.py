@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from controlplane.ownership import OwnershipStore
 from controlplane.ownership.postgres import PostgresOwnershipStore, migrate
 from controlplane.ownership.store import OwnershipUnavailable
 from tests.conformance.ownership.suite import OwnershipConformance
@@ -13,7 +14,7 @@ from tests.conformance.ownership.suite import OwnershipConformance
 
 class TestPostgres(OwnershipConformance):
     @pytest.fixture
-    def store(self, ownership: PostgresOwnershipStore) -> PostgresOwnershipStore:
+    def store(self, ownership: OwnershipStore) -> OwnershipStore:
         return ownership
 
 

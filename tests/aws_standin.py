@@ -1,4 +1,4 @@
-"""A local S3: a server in an environment of its own, because it pins libraries that we use, too.
+"""A local AWS: a server in an environment of its own, because it pins libraries that we use, too.
 
 The environment is made at the first use, from hashed requirements, under a lock that processes share.
 """
@@ -21,16 +21,16 @@ from deploy.ports import LOOPBACK, Reservation
 from tests.waiting import eventually_sync
 
 _ROOT = Path(__file__).resolve().parent.parent
-_REQUIREMENTS = _ROOT / "deploy" / "requirements" / "s3-standin.txt"
+_REQUIREMENTS = _ROOT / "deploy" / "requirements" / "aws-standin.txt"
 _FOLDER = Path(sys.prefix) / "stand-ins"
 
 
 def _environment() -> Path:
     """The folder of the environment, made unless it is what the requirements say."""
-    folder, stamp = _FOLDER / "s3", _FOLDER / "s3.installed"
+    folder, stamp = _FOLDER / "aws", _FOLDER / "aws.installed"
     digest = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
     _FOLDER.mkdir(exist_ok=True)
-    with (_FOLDER / "s3.lock").open("w") as lock:
+    with (_FOLDER / "aws.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != digest:
             stamp.unlink(missing_ok=True)
@@ -54,15 +54,21 @@ def _environment() -> Path:
 
 
 @contextmanager
-def s3_server(folder: Path) -> Iterator[str]:
-    """The address of a server that starts empty and ends with the block."""
+def aws_server(folder: Path, *services: str) -> Iterator[str]:
+    """The address of a server of some services (`s3`, `dynamodb`…) that starts empty and ends with
+    the block."""
     port = Reservation()
     url = f"http://{LOOPBACK}:{port.port}"
-    with (folder / "s3.log").open("wb") as log:
+    with (folder / "aws.log").open("wb") as log:
         server = subprocess.Popen(
             [_environment() / "bin" / "python", "-m", "ministack"],
             cwd=folder,
-            env={**os.environ, "BIND_HOST": LOOPBACK, "GATEWAY_PORT": str(port.port), "SERVICES": "s3"},
+            env={
+                **os.environ,
+                "BIND_HOST": LOOPBACK,
+                "GATEWAY_PORT": str(port.port),
+                "SERVICES": ",".join(services),
+            },
             stdout=log,
             stderr=subprocess.STDOUT,
         )
