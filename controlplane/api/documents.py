@@ -45,6 +45,7 @@ class TenantDocument(Document):
     default_region_policy = serializers.CharField()
     default_window_seconds = serializers.IntegerField()
     default_once_window_seconds = serializers.IntegerField()
+    compensation_deadline_seconds = serializers.IntegerField()
     quotas = QuotaDocument(source="quota")
     placement = PlacementDocument()
     paused_at = serializers.DateTimeField(allow_null=True)

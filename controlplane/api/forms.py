@@ -6,6 +6,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from rest_framework import serializers
 
 from controlplane.api.base import ReasonMixin, Strict, Text
+from controlplane.tenants.actions.tenants import LONGEST_DEADLINE_SECONDS
 from controlplane.tenants.models import Quota
 from controlplane.tenants.roles import Role
 from controlplane.topology.models import CellKind
@@ -49,6 +50,11 @@ class EditTenant(ReasonMixin):
     )
     default_once_window_seconds = WholeNumber(
         required=False, validators=[MinValueValidator(1), MaxValueValidator(86_400)]
+    )
+    compensation_deadline_seconds = WholeNumber(
+        required=False,
+        validators=[MinValueValidator(1), MaxValueValidator(LONGEST_DEADLINE_SECONDS)],
+        help_text="How long a workflow may undo what it did before it needs a person.",
     )
 
 

@@ -98,6 +98,8 @@ class Tenant(TenantMixin):
     default_region_policy = models.CharField(max_length=20, default="HOME_ASYNC")
     default_window_seconds = models.IntegerField(default=300)
     default_once_window_seconds = models.IntegerField(default=60)
+    #: How long a workflow may undo before it needs a person; definitions may say otherwise.
+    compensation_deadline_seconds = models.IntegerField(default=86_400)
     #: Since when its own people have all of its work wait; null: it works.
     paused_at = models.DateTimeField(null=True)
     version = models.BigIntegerField(default=1)

@@ -44,6 +44,7 @@ def config_of(tenant: Tenant) -> dict[str, Any]:
         "pending_timers": quota.pending_timers,
         "running_runs": quota.running_runs,
         "workflow_steps_per_second": quota.workflow_steps_per_second,
+        "compensation_deadline_seconds": tenant.compensation_deadline_seconds,
         "default_window_seconds": tenant.default_window_seconds,
         "default_once_window_seconds": tenant.default_once_window_seconds,
         "default_region_policy": tenant.default_region_policy,

@@ -22,6 +22,8 @@ from controlplane.topology.models import Region
 from controlplane.workspace.pool import claim
 
 REGION_POLICIES = ("HOME_ASYNC", "STRICT", "SINGLE_REGION")
+#: A year.
+LONGEST_DEADLINE_SECONDS = 366 * 86_400
 #: The widest numbers that cells and routers take.
 _LARGEST = {"pending_timers": 10**12}
 _SMALLEST = {"job_runs_per_second": 1, "running_runs": 1, "api_requests_per_second": 1}
@@ -113,6 +115,7 @@ def update_tenant(
     default_region_policy: str | None = None,
     default_window_seconds: int | None = None,
     default_once_window_seconds: int | None = None,
+    compensation_deadline_seconds: int | None = None,
     expected_version: int | None = None,
     actor: Actor,
     reason: str,
@@ -126,6 +129,10 @@ def update_tenant(
     for field, seconds in windows.items():
         if seconds is not None and not 0 < seconds <= 86_400:
             faults.append(Fault(pointer=f"/{field}", detail="from 1 to 86400"))
+    deadline = compensation_deadline_seconds
+    if deadline is not None and not 0 < deadline <= LONGEST_DEADLINE_SECONDS:
+        detail = f"from 1 to {LONGEST_DEADLINE_SECONDS}"
+        faults.append(Fault(pointer="/compensation_deadline_seconds", detail=detail))
     if faults:
         raise Invalid(faults)
     tenant = lock_tenant(tenant_id, expected_version=expected_version)
@@ -133,6 +140,7 @@ def update_tenant(
         "name": None if name is None else name.strip(),
         "default_region_policy": default_region_policy,
         **windows,
+        "compensation_deadline_seconds": deadline,
     }
     changes = {f: v for f, v in wanted.items() if v is not None and getattr(tenant, f) != v}
     if not changes:
