@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from cells.domain.ids import RunKey
 from cells.insight import FoundRuns, RunFilter
 from cells.records import RunRow
+from cells.workflow_ports import StoredEvent, WorkflowRow
 
 #: What the lake keeps of a run, in this order; `attempts` is JSON (`domain.run.Attempt`).
 COLUMNS = (
@@ -27,6 +28,8 @@ COLUMNS = (
 LakeRow = tuple[Any, ...]
 #: A place among a day's runs: tenant, instant, parent, ordinal.
 LakePlace = tuple[uuid.UUID, datetime, uuid.UUID, int]
+#: A closed execution with all of its events.
+OldWorkflow = tuple[WorkflowRow, Sequence[StoredEvent]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +67,27 @@ class DayCheck:
     last: LakePlace | None  # None: the page was empty
 
 
-class HistoryStore(Protocol):
+class WorkflowHistoryStore(Protocol):
+    """Closed workflows on their way into the lake; all tenants together."""
+
+    async def lake_old_workflows(self, *, before: datetime, limit: int) -> Sequence[OldWorkflow]:
+        """Executions closed before that, the oldest first, as many as fit into memory."""
+        ...
+
+    async def lake_workflows_leave(self, day: date, file: LakeFile, workflows: Sequence[OldWorkflow]) -> int:
+        """Make a file part of the lake, and delete what of it is still as it was written; how many."""
+        ...
+
+    async def lake_workflow_files(self) -> Sequence[tuple[date, LakeFile]]:
+        """Every file with the day its executions were closed on, the latest first."""
+        ...
+
+    async def lake_workflow_expire(self, *, before: date) -> Sequence[str]:
+        """Forget files of days before that one; what they were called."""
+        ...
+
+
+class HistoryStore(WorkflowHistoryStore, Protocol):
     """The lake's side of the store. Days, files and deletions; all tenants together."""
 
     async def lake_take(self, *, host_id: int, seconds: float) -> bool:
@@ -145,6 +168,18 @@ class History(Protocol):
     cannot be read."""
 
     async def get_run(self, tenant_id: uuid.UUID, key: RunKey) -> RunRow | None: ...
+
+    async def get_workflow(
+        self, tenant_id: uuid.UUID, workflow_id: str, run_id: uuid.UUID | None
+    ) -> WorkflowRow | None:
+        """The latest execution of a workflow id that is in the lake only, or a certain one."""
+        ...
+
+    async def workflow_history(
+        self, tenant_id: uuid.UUID, row: WorkflowRow, *, after: int, limit: int
+    ) -> Sequence[StoredEvent]:
+        """Its events behind a sequence, in their order."""
+        ...
 
     async def newest_day(self) -> date | None:
         """The last day that is in the lake only. None: there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time as clock
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from cells.history import LakeDay
 from cells.lake.cache import Cache
 from cells.lake.engine import Engine
 from cells.lake.files import LakeFiles
+from cells.lake.workflows import WorkflowReader
 from cells.ports import FoundRuns, RunFilter, RunRow, Store
+from cells.workflow_ports import StoredEvent, WorkflowRow
 
 _DAY = timedelta(days=1)
 _LOWEST = uuid.UUID(int=0)
@@ -36,6 +38,7 @@ class LakeReader:
         self._store, self._scratch, self._patience = store, scratch, patience
         self._cache = Cache(files, scratch)
         self._engine: Engine | None = None
+        self._workflows = WorkflowReader(store, self._cache, self._made_engine, patience=patience)
         self._calendar: tuple[float, list[LakeDay]] = (float("-inf"), [])
 
     async def newest_day(self) -> date | None:
@@ -86,11 +89,24 @@ class LakeReader:
         files = await self._store.lake_files(day.day)
         if not files:
             return []
-        if self._engine is None:
-            self._engine = Engine(self._scratch)
         paths = await self._cache.paths(list(files))
         name = "lake_latest_runs" if day.overlapping else "lake_runs"
-        return await self._engine.ask(name, paths, parameters, seconds=seconds)
+        return await self._made_engine().ask(name, paths, parameters, seconds=seconds)
+
+    def _made_engine(self) -> Engine:
+        if self._engine is None:
+            self._engine = Engine(self._scratch)
+        return self._engine
+
+    async def get_workflow(
+        self, tenant_id: uuid.UUID, workflow_id: str, run_id: uuid.UUID | None
+    ) -> WorkflowRow | None:
+        return await self._workflows.get_workflow(tenant_id, workflow_id, run_id)
+
+    async def workflow_history(
+        self, tenant_id: uuid.UUID, row: WorkflowRow, *, after: int, limit: int
+    ) -> Sequence[StoredEvent]:
+        return await self._workflows.workflow_history(tenant_id, row, after=after, limit=limit)
 
     async def _dropped(self) -> list[LakeDay]:
         read_at, days = self._calendar

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from cells.history import LakeDay
 from cells.lake.files import LakeFiles
+from cells.lake.workflows import WorkflowArchive
 from cells.lake.writer import LakeWriter, Place, Verdict, by_day
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
@@ -61,6 +62,7 @@ class LakeService:
         self._store, self._files, self._place = store, files, place
         self._host_id, self._kept, self._interval, self._page = host_id, kept, interval, page
         self._writer = LakeWriter(store, files, place, renew=self._renewed)
+        self._archive = WorkflowArchive(store, files, place, renew=self._renewed)
         self._renewed_at = float("-inf")
         self._replaced_since = datetime(1970, 1, 1, tzinfo=UTC)
         self._written = metrics.counter("lake_rows_written_total", "Runs written to the history lake")
@@ -68,6 +70,9 @@ class LakeService:
         self._expired = metrics.counter("lake_days_expired_total", "Days removed from the history lake")
         self._purged = metrics.counter(
             "lake_rows_purged_total", "Rows removed from the store because their time was over", ["what"]
+        )
+        self._moved = metrics.counter(
+            "lake_workflows_moved_total", "Closed workflows that left the store for the history lake"
         )
         self._mismatches = metrics.counter(
             "lake_mismatches_total", "Days whose files were not what the store holds; they were written anew"
@@ -100,6 +105,7 @@ class LakeService:
             return
         today = days[0].now.astimezone(UTC).date()
         cut = today - self._kept.runs * _DAY
+        self._moved.inc(await self._archive.move_out(cut, stop))
         overdue = 0
         for day in days:
             if stop.is_set():
@@ -114,6 +120,7 @@ class LakeService:
         await self._take_strays(cut, days[0].now, stop)
         await self._purge(days[0].now, stop)
         await self._expire(today - self._kept.history * _DAY)
+        await self._archive.expire(today - self._kept.history * _DAY)
 
     async def _written_up(self, day: LakeDay) -> None:
         if _unwritten(day):

@@ -38,3 +38,16 @@ WHERE latest = 1 AND ($states::VARCHAR[] IS NULL OR list_contains($states::VARCH
   AND ($finished_from IS NULL OR finished_at >= $finished_from)
   AND ($finished_until IS NULL OR finished_at < $finished_until)
 ORDER BY scheduled_for DESC, parent_id DESC, ordinal DESC LIMIT $limit;
+
+-- name: lake_workflow
+-- One execution of a tenant (tenant_id): the latest of a workflow id, or a certain one; as it last was.
+SELECT * FROM read_parquet($files, union_by_name = true)
+WHERE tenant_id = $tenant AND workflow_id = $workflow AND ($run IS NULL OR run_id = $run)
+ORDER BY started_at DESC, run_id DESC, seq DESC LIMIT 1;
+
+-- name: lake_workflow_events
+-- Events of an execution (tenant_id, run) behind a sequence.
+SELECT seq, any_value(epoch) AS epoch, any_value(type) AS type, any_value("at") AS "at", any_value(data) AS data
+FROM read_parquet($files, union_by_name = true)
+WHERE tenant_id = $tenant AND run_id = $run AND seq > $after
+GROUP BY seq ORDER BY seq LIMIT $limit;

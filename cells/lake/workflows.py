@@ -1,0 +1,121 @@
+"""Closed workflows: out of the store into the lake, and read there."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time as clock
+import uuid
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+
+from cells.history import LakeFile, OldWorkflow
+from cells.lake.cache import Cache, fetch_verified
+from cells.lake.engine import Engine
+from cells.lake.files import LakeFiles
+from cells.lake.writer import Place
+from cells.ports import Store
+from cells.workflow_ports import StoredEvent, WorkflowRow
+
+#: Executions that leave together.
+PAGE = 2_000
+
+
+class WorkflowArchive:
+    """Moves executions. A file is part of the lake, and what is in it no longer in the store, by one
+    transaction; a crash before it leaves a file that is nobody's."""
+
+    def __init__(
+        self, store: Store, files: LakeFiles, place: Place, *, renew: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._store, self._files, self._place, self._renew = store, files, place, renew
+
+    async def move_out(self, cut: date, stop: asyncio.Event) -> int:
+        """Executions that were closed before a day began; how many left."""
+        before = datetime.combine(cut, time(), UTC)
+        left = 0
+        while not stop.is_set():
+            page = await self._store.lake_old_workflows(before=before, limit=PAGE)
+            of_day: defaultdict[date, list[OldWorkflow]] = defaultdict(list)
+            for row, events in page:
+                if row.closed_at is not None:
+                    of_day[row.closed_at.astimezone(UTC).date()].append((row, events))
+            gone = 0
+            for day, some in sorted(of_day.items()):
+                gone += await self._move(day, some)
+                await self._renew()
+            left += gone
+            if not gone:
+                break
+        return left
+
+    async def _move(self, day: date, some: Sequence[OldWorkflow]) -> int:
+        from cells.lake.workflow_files import workflows_prefix, write_file
+
+        prefix = workflows_prefix(region=self._place.region, cell=self._place.cell)
+        with tempfile.TemporaryDirectory(prefix="clockhouse-lake-") as folder:
+            file, path = await asyncio.to_thread(write_file, Path(folder), some, prefix=prefix, day=day)
+            await asyncio.to_thread(self._files.put, file.name, path)
+            # What leaves the store has been read back.
+            await asyncio.to_thread(fetch_verified, self._files, file, Path(folder) / "read-back")
+        gone = await self._store.lake_workflows_leave(day, file, some)
+        if not gone:
+            await asyncio.to_thread(self._files.delete, [file.name])
+        return gone
+
+    async def expire(self, before: date) -> int:
+        """Files of days before that one; how many went."""
+        names = list(await self._store.lake_workflow_expire(before=before))
+        if names:
+            await asyncio.to_thread(self._files.delete, names)
+        return len(names)
+
+
+class WorkflowReader:
+    """Reads them. Every question is about one tenant: its id is part of each statement."""
+
+    def __init__(self, store: Store, cache: Cache, engine: Callable[[], Engine], *, patience: float) -> None:
+        self._store, self._cache, self._engine, self._patience = store, cache, engine, patience
+
+    async def get_workflow(
+        self, tenant_id: uuid.UUID, workflow_id: str, run_id: uuid.UUID | None
+    ) -> WorkflowRow | None:
+        """The latest execution of an id, or one of the others."""
+        from cells.lake.workflow_files import workflow_of
+
+        until = clock.monotonic() + self._patience
+        days: defaultdict[date, list[LakeFile]] = defaultdict(list)
+        for day, file in await self._store.lake_workflow_files():
+            days[day].append(file)
+        wanted = {
+            "tenant": str(tenant_id),
+            "workflow": workflow_id,
+            "run": None if run_id is None else str(run_id),
+        }
+        for day in sorted(days, reverse=True):
+            left = until - clock.monotonic()
+            if left <= 0:
+                raise TimeoutError("the lake was not looked through in time")
+            paths = await self._cache.paths(days[day])
+            for row in await self._engine().ask("lake_workflow", paths, wanted, seconds=left):
+                return workflow_of(tenant_id, row)
+        return None
+
+    async def workflow_history(
+        self, tenant_id: uuid.UUID, row: WorkflowRow, *, after: int, limit: int
+    ) -> Sequence[StoredEvent]:
+        """Its events behind a sequence, in their order."""
+        from cells.lake.workflow_files import event_of
+
+        if row.closed_at is None:
+            return ()
+        closed = row.closed_at.astimezone(UTC).date()
+        files = [file for day, file in await self._store.lake_workflow_files() if day == closed]
+        if not files:
+            return ()
+        wanted = {"tenant": str(tenant_id), "run": str(row.run_id), "after": after, "limit": limit}
+        paths = await self._cache.paths(files)
+        found = await self._engine().ask("lake_workflow_events", paths, wanted, seconds=self._patience)
+        return [event_of(event) for event in found]

@@ -1,0 +1,105 @@
+"""Closed workflows leave the store for the lake, and are found there."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+from cells.lake.folder import FolderFiles
+from cells.lake.reader import LakeReader
+from cells.lake.workflows import WorkflowArchive
+from cells.lake.writer import Place
+from tests.component.cells.store.world import now
+from tests.component.cells.workflows.harness import Flows
+
+KEPT = timedelta(days=30)
+
+
+async def nothing() -> None:
+    """The right to write is ours."""
+
+
+class Lake:
+    """One in a folder."""
+
+    def __init__(self, flows: Flows, folder: Path):
+        self.flows = flows
+        self.files = FolderFiles(folder / "lake")
+        place = Place(region="local", cell="cell-1")
+        self.archive = WorkflowArchive(flows.world.store, self.files, place, renew=nothing)
+        self.reader = LakeReader(flows.world.store, self.files, folder / "scratch")
+
+    async def move_out(self) -> int:
+        return await self.archive.move_out((now() - KEPT).date(), asyncio.Event())
+
+
+async def ordered(flows: Flows, name: str) -> None:
+    await flows.start(name, given={"order_id": 1})
+    await flows.settle()
+    await flows.do("payments", result={"charge": name})
+    await flows.do("inventory")
+    await flows.signal(name, f"s-{name}")
+    await flows.settle()
+    await flows.do("shipping")
+
+
+async def aged(flows: Flows, name: str, days: int) -> None:
+    await flows.sql(
+        b"UPDATE workflows SET closed_at = closed_at - %(age)s::interval WHERE workflow_id = %(name)s",
+        {"age": timedelta(days=days), "name": name},
+    )
+
+
+async def test_old_ones_leave_and_are_read_in_the_lake(flows: Flows, tmp_path: Path) -> None:
+    await flows.register()
+    lake = Lake(flows, tmp_path)
+    for name in ("old", "recent"):
+        await ordered(flows, name)
+    await flows.start("open", given={})
+    await flows.settle()
+    row = await flows.row("old")
+    events = await flows.world.store.workflow_history(flows.tenant, row.run_id, after=0, limit=1_000)
+    await aged(flows, "old", 40)
+    assert await lake.move_out() == 1
+    assert await lake.move_out() == 0
+    assert await flows.store.get_workflow(flows.tenant, "old") is None
+    for table in (b"workflow_events", b"workflow_signals"):
+        statement = b"SELECT count(*) FROM " + table + b" WHERE run_id = %(run)s"
+        assert await flows.sql(statement, {"run": row.run_id}) == [(0,)]
+    assert {(await flows.row(name)).workflow_id for name in ("recent", "open")} == {"recent", "open"}
+
+    found = await lake.reader.get_workflow(flows.tenant, "old", None)
+    assert found is not None
+    assert (found.run_id, found.status, found.next_seq) == (row.run_id, "COMPLETED", row.next_seq)
+    assert (found.definition, found.version, found.result) == (row.definition, row.version, row.result)
+    read = await lake.reader.workflow_history(flows.tenant, found, after=0, limit=1_000)
+    assert [(e.seq, e.type, e.data) for e in read] == [(e.seq, e.type, e.data) for e in events]
+    (last,) = await lake.reader.workflow_history(flows.tenant, found, after=row.next_seq - 2, limit=5)
+    assert last.type == "COMPLETED"
+    assert await lake.reader.get_workflow(flows.tenant, "old", row.run_id) is not None
+    assert await lake.reader.get_workflow(flows.world.b.tenant_id, "old", None) is None
+    assert await lake.reader.get_workflow(flows.tenant, "recent", None) is None
+
+
+async def test_what_is_not_over_stays(flows: Flows, tmp_path: Path) -> None:
+    await flows.register()
+    lake = Lake(flows, tmp_path)
+    await ordered(flows, "late")
+    await aged(flows, "late", 40)
+    await flows.signal("late", "behind")  # recorded as late, which is yet to be done
+    assert await lake.move_out() == 0
+    await flows.settle()
+    assert await lake.move_out() == 1
+
+
+async def test_files_go_when_their_time_is_over(flows: Flows, tmp_path: Path) -> None:
+    await flows.register()
+    lake = Lake(flows, tmp_path)
+    await ordered(flows, "old")
+    await aged(flows, "old", 40)
+    await lake.move_out()
+    assert await lake.archive.expire((now() - timedelta(days=60)).date()) == 0
+    assert await lake.archive.expire((now() - KEPT).date()) == 1
+    assert await lake.reader.get_workflow(flows.tenant, "old", None) is None
+    assert list(lake.files.list("workflows/")) == []
