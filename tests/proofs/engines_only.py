@@ -28,7 +28,7 @@ def flows_on_fresh_engines(prove: Callable[[Flows], Awaitable[dict[str, Any]]]) 
             world = await make_world(store, sql)
             host = await store.register_host(name="host-2", roles=["engine"], lease_ms=3_600_000)
             world.host_id = host.host_id
-            return await prove(Flows(world=world))
+            return await prove(Flows(world=world, url=url))
 
     with temporary_postgres(durable=True) as postgres:
         migrate(postgres.url)
