@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from cells.domain.ids import RunKey
 from cells.domain.job import JobDefinition
 from cells.domain.workflow.events import Event
 from cells.pulling import PullStore
-from cells.records import Conflict, Fence, Member, TenantConfig
+from cells.records import Completion, Conflict, Fence, Member, TenantConfig
 
 #: Executions that a page of a list looks at, at most.
 WORKFLOWS_LOOKED_AT = 20_000
@@ -21,6 +22,10 @@ SUMMARY_LIMIT = 4096
 
 class WorkflowIdInUse(Conflict):
     """Another execution is open under that workflow id (409)."""
+
+
+class SignalsWait(Conflict):
+    """So many signals wait for that execution that it takes no more for a moment (429)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,9 +135,48 @@ class Turn:
     successor: NewExecution | None = None  # of the same workflow id
     told: list[tuple[uuid.UUID, str, bytes]] = field(default_factory=list)  # run, kind, data
     told_ids: list[tuple[str, str, bytes]] = field(default_factory=list)  # workflow id, kind, data
+    unsure: bool = False  # it undoes what may not have happened
+    ends_run: RunKey | None = None  # of the job that waits for it
     letters: list[tuple[int, int, str, str]] = field(default_factory=list)  # at, seq, step, error
     letters_closed: bool = False
     happened: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)  # events people hear of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobStart:
+    """The run of a job whose work is a workflow that is to begin."""
+
+    tenant_id: uuid.UUID
+    key: RunKey
+    series: int
+    definition: JobDefinition
+    input: bytes | None
+    now_ms: int
+    version: int  # of the workflow's definition
+    source: str | None  # its text; None: there is no such definition
+    first: bool  # no execution had the workflow's id before
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobEnd:
+    """The run of a job whose workflow is closed, or could not begin."""
+
+    tenant_id: uuid.UUID
+    key: RunKey
+    epoch: int
+    status: str  # of the workflow
+    error: str | None
+    result: bytes | None  # JSON, if it is short
+    definition: JobDefinition
+    version: int
+    series: int
+    attempt: int
+    priority: int
+    shard: int
+    claimed_ms: int
+    started_ms: int
+    due_ms: int
+    now_ms: int
 
 
 class Planner(Protocol):
@@ -216,6 +260,7 @@ class ActivityRun:
 class WorkflowFilter:
     """Which executions a list shows. All given conditions hold."""
 
+    to_reconcile: bool = False  # stuck, or undid what may not have happened; alone, without the others
     status: str | None = None
     definition: str | None = None
     version: int | None = None
@@ -285,7 +330,8 @@ class WorkflowStore(PullStore, Protocol):
         host_id: int,
     ) -> Signalled | None:
         """Put a signal into the inbox, once per `signal_id`; what the history will say of it is
-        settled by then. `Conflict` where the id came with something else, or the history is full;
+        settled by then. `Conflict` where the id came with something else, or the history is full,
+        `SignalsWait` where too many wait;
         None: no such workflow."""
         ...
 
@@ -323,6 +369,28 @@ class WorkflowStore(PullStore, Protocol):
     ) -> Stepped:
         """One transaction: lock executions that are due, let the planner decide, write events, runs,
         children, pointers. What cannot be decided or written is put off, and keeps nothing else up."""
+        ...
+
+    async def job_workflows_todo(self) -> tuple[bool, bool]:
+        """Whether workflows of jobs are to start, and whether any have ended. Cheap."""
+        ...
+
+    async def start_job_workflows(
+        self,
+        workflow_id: Callable[[RunKey], str],
+        begin: Callable[[JobStart], NewExecution | str],
+        *,
+        limit: int,
+        host_id: int,
+    ) -> int:
+        """Begin the workflows of claimed runs, in one transaction; how many runs that was. `begin` says
+        how, or what is wrong with it: then the run fails. A run that was cancelled begins none."""
+        ...
+
+    async def end_job_workflows(
+        self, finish: Callable[[JobEnd], Completion], *, limit: int, host_id: int
+    ) -> tuple[int, Sequence[Member]]:
+        """Complete the runs whose workflows have ended; how many that was, and the timers to add."""
         ...
 
     async def next_workflow_timer(

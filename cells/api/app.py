@@ -28,6 +28,7 @@ from cells.api import (
     lengthening,
     openapi,
     problems,
+    reconciling,
     redrives,
     runs,
     schedules,
@@ -63,7 +64,7 @@ _RESOURCES = (
         herd,
         events,
     ),
-    *(workflows, workflow_changes, definitions),
+    *(reconciling, workflows, workflow_changes, definitions),
     *(internal, lengthening),
 )
 

@@ -131,7 +131,7 @@ class _Batch:
             definition=await with_callbacks(
                 call, given, building.to_definition(given, schedule, target, call.tenant.config)
             ),
-            payload=payload,
+            payload=building.payload_of(given.target, payload),
             config=call.tenant.config,
             now=self._now,
             actor=call.caller.actor,

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from cells.api import paths
-from cells.api.models import JobIn, TargetIn, TaskQueueTargetIn
-from cells.api.problems import Problem, body_fault, invalid, pointer_to
+from cells.api.models import PAYLOAD_LIMIT, JobIn, TargetIn, TaskQueueTargetIn, WorkflowTargetIn
+from cells.api.problems import Problem, body_fault, invalid, pointer_to, too_large
 from cells.api.reading import Fields
 from cells.api.routing import Call
 from cells.api.scheduling import Planner
@@ -39,7 +39,10 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 # --- targets -----------------------------------------------------------------------------
 async def resolve_target(call: Call, given: TargetIn, headers: dict[str, str]) -> TargetRef:
-    """The queue, or the approved target that is meant and the path below it; a 422 if there is none."""
+    """The queue, the workflow, or the approved target that is meant and the path below it; a 422 if there
+    is none."""
+    if isinstance(given, WorkflowTargetIn):
+        return await _workflow(call, given, headers)
     if isinstance(given, TaskQueueTargetIn):
         if headers:
             raise invalid([body_fault("/headers", "are sent with calls; a worker gets the payload alone")])
@@ -76,6 +79,35 @@ async def resolve_target(call: Call, given: TargetIn, headers: dict[str, str]) -
     )
 
 
+async def _workflow(call: Call, given: WorkflowTargetIn, headers: dict[str, str]) -> TargetRef:
+    faults = []
+    if headers:
+        faults.append(body_fault("/headers", "are sent with calls; a workflow gets its input alone"))
+    found = await call.services.store.get_definition(call.tenant_id, given.definition, given.version)
+    if found is None:
+        faults.append(body_fault("/target/definition", "there is no such definition of that version"))
+    if faults:
+        raise invalid(faults)
+    return TargetRef(
+        type=TargetType.WORKFLOW.value,
+        definition=given.definition,
+        definition_version=given.version,
+        wait=given.wait,
+    )
+
+
+def payload_of(given: TargetIn, payload: bytes | None) -> bytes | None:
+    """What a job's runs are given: its payload, or what its target says the workflow's input is."""
+    if not isinstance(given, WorkflowTargetIn) or given.input is None:
+        return payload
+    if payload is not None:
+        raise invalid([body_fault("/payload", "is the workflow's input; give it here or in target.input")])
+    found = msgspec.json.encode(given.input)
+    if len(found) > PAYLOAD_LIMIT:
+        raise too_large(f"An input has at most {PAYLOAD_LIMIT} bytes; this one has {len(found)}.")
+    return found
+
+
 def _target_problem(code: ErrorCode, pointer: str, detail: str) -> Problem:
     sentence = f"The job's target cannot be used: {detail.removeprefix('the job')}."
     return Problem(422, code, sentence, errors=[body_fault(pointer, detail)])
@@ -98,7 +130,7 @@ class TargetFinder:
 
     async def find(self, given: TargetIn, headers: dict[str, str]) -> TargetRef:
         """The approved target that is meant; a 422 if there is none."""
-        if isinstance(given, TaskQueueTargetIn):
+        if isinstance(given, TaskQueueTargetIn | WorkflowTargetIn):
             return await resolve_target(self._call, given, headers)
         key = (given.target_id, given.url)
         missing = self._missing.get(key)

@@ -64,6 +64,7 @@ async def declare_job(call: Call, key: JobKey) -> Response:
     _under(fields, key)
     payload = take_payload(fields)
     given = read_model(fields, JobIn, lambda those: scheduling.more_schedule_faults(call.services, those))
+    payload = building.payload_of(given.target, payload)
     for _ in range(_TRIES):
         row = await call.services.store.get_job_by_key(call.tenant_id, key)
         _check_conditions(call, row)

@@ -111,6 +111,13 @@ def job_target_document(target: TargetRef) -> Document:
             "task_queue": target.task_queue,
             "lease_seconds": target.lease_seconds,
         }
+    if target.type == TargetType.WORKFLOW:
+        return {
+            "type": target.type,
+            "definition": target.definition,
+            "version": target.definition_version,
+            "wait": target.wait,
+        }
     return {
         "type": target.type,
         "target_id": target.target_id,

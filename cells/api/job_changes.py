@@ -104,7 +104,7 @@ async def _edited(call: Call, row: JobRow, patch: Fields) -> NewJob:
     return building.new_job(
         job_id=row.job_id,
         definition=await with_callbacks(call, given, definition),
-        payload=payload,
+        payload=building.payload_of(given.target, payload),
         config=config,
         now=now,
         actor=call.caller.actor,
@@ -130,6 +130,8 @@ def _merged(row: JobRow, patch: Fields) -> Fields:
     if given_schedule.get("type", row.definition.schedule.type.value) != row.definition.schedule.type.value:
         base.pop("schedule")  # the fields of another type would be unknown ones
     old = row.definition.target
+    if "input" in given_target and "payload" not in patch:
+        base.pop("payload", None)  # another place for the same
     if given_target.get("type", old.type) != old.type:
         base.pop("target")
     elif "url" in given_target:

@@ -62,7 +62,7 @@ async def create_job(call: Call, body: JobIn) -> Response:
     job = building.new_job(
         job_id=job_id,
         definition=await with_callbacks(call, body, building.to_definition(body, schedule, target, config)),
-        payload=call.payload,
+        payload=building.payload_of(body.target, call.payload),
         config=config,
         now=now,
         actor=call.caller.actor,

@@ -171,6 +171,23 @@ class TaskQueueTargetIn(Body):
     )
 
 
+class WorkflowTargetIn(Body):
+    """A workflow that each run starts, under an id derived from the run's."""
+
+    type: Literal["WORKFLOW"]
+    definition: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")] = Field(
+        examples=["order_fulfillment"]
+    )
+    version: int | None = Field(
+        default=None, ge=1, le=2**31 - 1, description="The newest when a run begins, if absent."
+    )
+    input: JsonValue = Field(default=None, description="Of the workflow. It is kept as the job's payload.")
+    wait: bool = Field(
+        default=True,
+        description="The run ends when its workflow is closed; with false, as soon as that has begun.",
+    )
+
+
 def _target_type(given: Any) -> Any:
     # `type` may be left out: HTTP came first. What is no object has none, and is refused by any variant.
     found = given.get("type", "HTTP") if isinstance(given, dict) else getattr(given, "type", "HTTP")
@@ -178,7 +195,9 @@ def _target_type(given: Any) -> Any:
 
 
 TargetIn: TypeAlias = Annotated[
-    Annotated[HttpTargetIn, Variant("HTTP")] | Annotated[TaskQueueTargetIn, Variant("TASK_QUEUE")],
+    Annotated[HttpTargetIn, Variant("HTTP")]
+    | Annotated[TaskQueueTargetIn, Variant("TASK_QUEUE")]
+    | Annotated[WorkflowTargetIn, Variant("WORKFLOW")],
     Discriminator(_target_type),
 ]
 

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from cells import ports
 from cells.contract import PROBLEM_TITLES, ErrorCode, problem_type
 from cells.domain.faults import ScheduleError
-from cells.workflow_ports import WorkflowIdInUse
+from cells.workflow_ports import SignalsWait, WorkflowIdInUse
 
 MEDIA_TYPE = "application/problem+json"
 #: More faults than these help nobody.
@@ -163,7 +163,7 @@ def faults_of(error: ValidationError) -> list[tuple[tuple[int | str, ...], str]]
 
 def _is_tag(part: int | str) -> bool:
     # In a tagged union pydantic names the variant in the place, which the client never wrote.
-    return part in ("ONCE", "CRON", "RATE", "NOW", "HTTP", "TASK_QUEUE")
+    return part in ("ONCE", "CRON", "RATE", "NOW", "HTTP", "TASK_QUEUE", "WORKFLOW")
 
 
 def _tag_message(context: Mapping[str, Any]) -> str:
@@ -200,6 +200,14 @@ def of_exception(error: Exception) -> Problem | None:
             )
         case ports.KeyReused():
             return key_reused()
+        case SignalsWait():
+            return Problem(
+                429,
+                ErrorCode.QUOTA_EXCEEDED,
+                _sentence(error),
+                extra={"scope": "workflow"},
+                headers={"Retry-After": "1"},
+            )
         case WorkflowIdInUse():
             return conflict(_sentence(error), ErrorCode.WORKFLOW_ID_IN_USE)
         case ports.Conflict():

@@ -37,7 +37,7 @@ SignalName = Annotated[str, Path(description="What a step waits for.", examples=
     "/v1/workflows/{workflow_id:name}/signals/{signal:name}",
     _WRITES,
     answers={202: ("It is taken, or was before.", shapes.SignalTaken)},
-    problems=(404, 409),
+    problems=(404, 409, 429),
 )
 async def signal_workflow(
     call: Call, workflow_id: WorkflowIdPath, signal: SignalName, body: SignalIn

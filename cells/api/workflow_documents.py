@@ -9,6 +9,7 @@ import msgspec
 
 from cells.api import documents
 from cells.api.building import epoch_ms
+from cells.api.problems import unavailable
 from cells.api.routing import Call
 from cells.contract import Scope
 from cells.domain import ids
@@ -124,13 +125,23 @@ def _instant(ms: int) -> str | None:
     return documents.instant(ids.instant_of(ms))
 
 
+async def events_of(call: Call, row: WorkflowRow, *, after: int, limit: int) -> Sequence[StoredEvent]:
+    """A page of a history, wherever it is: in the store, or in the lake only."""
+    found = await call.services.store.workflow_history(call.tenant_id, row.run_id, after=after, limit=limit)
+    history = call.services.history
+    if found or history is None or row.closed_at is None or after >= row.next_seq - 1:
+        return found
+    try:
+        return await history.workflow_history(call.tenant_id, row, after=after, limit=limit)
+    except TimeoutError as slow:
+        raise unavailable("The history takes too long to answer; try again.") from slow
+
+
 async def read_events(call: Call, row: WorkflowRow) -> list[Event]:
     """A whole history."""
     events: list[Event] = []
     while True:
-        page = await call.services.store.workflow_history(
-            call.tenant_id, row.run_id, after=events[-1].seq if events else 0, limit=_PAGE
-        )
+        page = await events_of(call, row, after=events[-1].seq if events else 0, limit=_PAGE)
         events += [
             Event(seq=e.seq, type=e.type, at=epoch_ms(e.at), data=_decode(e.data), size=len(e.data))
             for e in page

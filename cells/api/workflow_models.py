@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, StringConstraints
 
+from cells.api.pagination import CURSOR_LIMIT
 from cells.api.queries import Page, Query
 from cells.api.texts import Body, Term
 
@@ -24,6 +25,10 @@ StatusName: TypeAlias = Literal[
     "TERMINATED",
     "CONTINUED_AS_NEW",
 ]
+
+
+#: Paths below /v1/workflows that are no workflow's.
+RESERVED_IDS = frozenset({"reconciliation"})
 
 
 class StartIn(Body):
@@ -75,6 +80,15 @@ class WorkflowsQuery(Page):
     status: StatusName | None = None
     definition: DefinitionName | None = None
     prefix: WorkflowId | None = Field(default=None, description="What the workflow id begins with.")
+
+
+class ReconciliationQuery(Query):
+    """Which part of the report."""
+
+    cursor: str | None = Field(
+        default=None, max_length=CURSOR_LIMIT, description="`next_cursor` of the page before."
+    )
+    limit: int = Field(default=20, ge=1, le=50)
 
 
 class WorkflowQuery(Query):

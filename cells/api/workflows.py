@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from cells.api import pagination, shapes
 from cells.api.definitions import read_definition
-from cells.api.problems import body_fault, invalid, not_found, too_large
+from cells.api.problems import body_fault, invalid, not_found, too_large, unavailable
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.workflow_documents import (
     event_document,
+    events_of,
     read_events,
     shows_values,
     standing,
@@ -22,6 +23,7 @@ from cells.api.workflow_documents import (
     workflow_document,
 )
 from cells.api.workflow_models import (
+    RESERVED_IDS,
     WORKFLOW_ID_PATTERN,
     HistoryQuery,
     StartIn,
@@ -52,7 +54,7 @@ WorkflowIdPath = Annotated[str, Path(description="The id its starter chose.", ex
         201: ("It runs.", shapes.WorkflowStarted),
         200: ("The same start began it before.", shapes.WorkflowStarted),
     },
-    problems=(404, 409),
+    problems=(404, 409, 429),
 )
 async def start_workflow(call: Call, body: StartIn) -> Response:
     """Start a workflow. The same start again (id, definition, version as asked for, and input) answers the
@@ -60,6 +62,8 @@ async def start_workflow(call: Call, body: StartIn) -> Response:
     services = call.services
     if len(call.raw_body) > INPUT_LIMIT:
         raise too_large(f"A start has at most {INPUT_LIMIT} bytes.")
+    if body.workflow_id in RESERVED_IDS:
+        raise invalid([body_fault("/workflow_id", "is the name of a report; choose another")])
     found = await services.store.get_definition(call.tenant_id, body.definition, body.version)
     if found is None:
         raise invalid([body_fault("/definition", "there is no such definition of that version")])
@@ -156,9 +160,7 @@ async def read_workflow_history(
 ) -> Response:
     """Read what was recorded. Every decision follows from it."""
     row = await found_workflow(call, workflow_id, query.run_id)
-    events = await call.services.store.workflow_history(
-        call.tenant_id, row.run_id, after=query.after, limit=query.limit + 1
-    )
+    events = await events_of(call, row, after=query.after, limit=query.limit + 1)
     more = len(events) > query.limit
     events = events[: query.limit]
     shown = shows_values(call)
@@ -201,6 +203,18 @@ async def found_workflow(call: Call, workflow_id: str, run_id: str | None = None
     row = None
     if _ID.fullmatch(workflow_id) and (run_id is None or run is not None):
         row = await call.services.store.get_workflow(call.tenant_id, workflow_id, run)
+        if row is None:
+            row = await _in_the_lake(call, workflow_id, run)
     if row is None:
         raise not_found("workflow")
     return row
+
+
+async def _in_the_lake(call: Call, workflow_id: str, run_id: uuid.UUID | None) -> WorkflowRow | None:
+    history = call.services.history
+    if history is None:
+        return None
+    try:
+        return await history.get_workflow(call.tenant_id, workflow_id, run_id)
+    except TimeoutError as slow:
+        raise unavailable("The history takes too long to answer; try again.") from slow

@@ -131,12 +131,15 @@ class TargetType(enum.StrEnum):
 
     HTTP = "HTTP"  # we call a registered target
     TASK_QUEUE = "TASK_QUEUE"  # a worker polls the queue for it
+    WORKFLOW = "WORKFLOW"  # it starts a durable workflow
 
 
 #: Bounds of `lease_seconds`.
 MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 5, 86_400
 #: What a queue is called where a target's id is expected.
 QUEUE_LABEL = "queue:"
+#: What a workflow's definition is called there.
+WORKFLOW_LABEL = "workflow:"
 
 
 class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -149,10 +152,16 @@ class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_seconds: int = 30  # HTTP
     task_queue: str = ""  # TASK_QUEUE
     lease_seconds: int = 60  # TASK_QUEUE: how long a claim holds without a heartbeat
+    definition: str = ""  # WORKFLOW
+    definition_version: int | None = None  # WORKFLOW; None: the newest when it starts
+    wait: bool = True  # WORKFLOW: the run ends when the workflow does, not when it has begun
 
     @property
     def label(self) -> str:
-        """What lists, filters and dead letters call it: a target's id, or `queue:<name>`."""
+        """What lists, filters and dead letters call it: a target's id, `queue:<name>` or
+        `workflow:<definition>`."""
+        if self.definition:
+            return WORKFLOW_LABEL + self.definition
         return QUEUE_LABEL + self.task_queue if self.task_queue else self.target_id
 
 

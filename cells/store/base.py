@@ -9,6 +9,7 @@ import msgspec
 
 from cells.ports import Fence, NotOwner, TenantConfig
 from cells.pulling import QueueId
+from cells.store.allowance import PendingTimers
 from cells.store.database import Connection, Database, fetch_one
 from cells.store.definitions import DefinitionCache
 from cells.store.journal import Entry, Journal
@@ -22,6 +23,7 @@ class StoreBase:
         self._cell_name = cell_name
         self._journal = Journal()
         self._definitions = DefinitionCache()
+        self._pending = PendingTimers()
         self._unreadable: dict[QueueId, int] = {}  # tasks at the head of queues that this code cannot read
         self._host_name = cell_name  # of the incarnation registered through this store
         #: Called after a commit that left something to record for a workflow.

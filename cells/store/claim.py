@@ -35,6 +35,7 @@ from cells.store.claim_batch import (
 )
 from cells.store.database import Connection, Row, fetch_all, fetch_row, run
 from cells.store.definitions import Version, decode_definition
+from cells.store.job_workflows import begin_workflows, take_workflows
 from cells.store.journal import Entry, seconds
 from cells.store.offers import offered_queues, offers, write_offers
 from cells.store.overlap import admit_overlaps
@@ -105,10 +106,13 @@ class Claims(StoreBase):
                 await admit_overlaps(connection, batch)
                 await concurrency.admit(connection, batch)
                 await offers(connection, batch)
+                take_workflows(batch)
                 if not batch.empty():
                     async with connection.pipeline():
                         await self._write_batch(connection, batch, host_id)
                         await connection.commit()
+                if batch.starts or batch.starts_again:
+                    self.workflows_due()
                 return ClaimResult(
                     claims=batch.claims(),
                     next_members=batch.nexts,
@@ -160,6 +164,7 @@ class Claims(StoreBase):
         if batch.updates:
             await run(connection, "claim_update_runs", batch.update_columns(host_id))
         await write_offers(connection, batch)
+        begun = await begin_workflows(connection, batch)
         if batch.holding:
             await concurrency.hold(connection, batch.holding)
         entry = Entry()
@@ -177,7 +182,7 @@ class Claims(StoreBase):
                 attempts=0,
                 region_policy=c.region_policy,
             )
-        for claim in batch.claims():
+        for claim in (*batch.claims(), *begun):
             key = claim.key
             at = seconds(key.scheduled_for)
             entry.claimed.append((claim.tenant_id.hex, key.parent_id.hex, at, key.ordinal, claim.epoch))

@@ -83,6 +83,9 @@ class ClaimBatch:
         # What workers poll for, taken out of `inserts` and `updates`:
         self.offers: list[Insert] = []
         self.offered_again: list[Claim] = []
+        # What workflows are to do, taken out of them, too:
+        self.starts: list[Insert] = []
+        self.starts_again: list[Claim] = []
         self.buffered: list[tuple[Insert, datetime]] = []  # wait for the one before; when to look
         self.put_off = 0  # buffered ones that went on waiting
         self.displaced: list[Cancelled] = []
@@ -92,13 +95,14 @@ class ClaimBatch:
     def empty(self) -> bool:
         """Whether there is nothing to write."""
         written = (self.inserts, self.skips, self.advances, self.updates, self.offers, self.offered_again)
-        return not (any(written) or self.buffered or self.put_off or self.parked)
+        begun = self.starts or self.starts_again
+        return not (any(written) or begun or self.buffered or self.put_off or self.parked)
 
     def claims(self) -> list[Claim]:
         """All that was won."""
         return [*(insert.claim for insert in self.inserts), *self.updates]
 
-    def insert_columns(self, host_id: int) -> dict[str, object]:
+    def insert_columns(self, host_id: int | None) -> dict[str, object]:
         """For `claim_insert_runs`."""
         claims = [insert.claim for insert in self.inserts]
         return {
@@ -128,7 +132,7 @@ class ClaimBatch:
             "targets": labels([c.definition.target.label for c in claims]),
         }
 
-    def update_columns(self, host_id: int) -> dict[str, object]:
+    def update_columns(self, host_id: int | None) -> dict[str, object]:
         """For `claim_update_runs`."""
         return {
             **claim_keys(self.updates),
@@ -162,7 +166,7 @@ class ClaimBatch:
             "now": self.now,
         }
 
-    def _holding(self, claims: Sequence[Claim], host_id: int) -> dict[str, object]:
+    def _holding(self, claims: Sequence[Claim], host_id: int | None) -> dict[str, object]:
         start = from_datetime(self.now)
         return {
             "epochs": int8s([c.epoch for c in claims]),

@@ -28,7 +28,7 @@ from cells.ports import (
     TenantConfig,
     Terminal,
 )
-from cells.store.allowance import PendingTimers, check_strict, is_strict
+from cells.store.allowance import check_strict, is_strict
 from cells.store.arrays import blobs, from_datetime_or_none, instants, int2s, int4s, texts, uuids
 from cells.store.base import StoreBase
 from cells.store.calendars import facet_of, outdated
@@ -62,7 +62,6 @@ class Creation(StoreBase):
 
     def __init__(self, database: Database, *, cell_name: str) -> None:
         super().__init__(database, cell_name=cell_name)
-        self._pending = PendingTimers()
         self._limits = LimitsTold()
 
     async def create_jobs(

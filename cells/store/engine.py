@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -76,10 +77,10 @@ class Engine(StoreBase):
                 due = await fetch_all(
                     connection,
                     "engine_due",
-                    {"shards": int2s(shards), "but_not": uuids(but_not), "items": 4 * limit, "limit": limit},
+                    {"shards": int2s(shards), "but_not": uuids(but_not), "items": 8 * limit, "limit": limit},
                 )
-                keys = list(dict.fromkeys((tenant, run_id) for tenant, run_id in due))
-                more = len(keys) > limit or len(due) >= 4 * limit
+                keys = _in_turn(dict.fromkeys((tenant, run_id) for tenant, run_id in due))
+                more = len(keys) > limit or len(due) >= 8 * limit
                 if not keys:
                     return _NOTHING
                 return await self._step(connection, planner, keys[:limit], host_id, more=more)
@@ -191,6 +192,17 @@ class Engine(StoreBase):
             await _learn(connection, planner, sorted(wanted))
         each(able, plan)
         return turns
+
+
+def _in_turn(keys: Iterable[Key]) -> list[Key]:
+    """Each tenant's first ones, then their second ones, and so on: nobody waits behind another's many."""
+    of_tenant: defaultdict[uuid.UUID, list[Key]] = defaultdict(list)
+    for key in keys:
+        of_tenant[key[0]].append(key)
+    if len(of_tenant) == 1:
+        return next(iter(of_tenant.values()))
+    turns = zip_longest(*of_tenant.values())
+    return [key for turn in turns for key in turn if key is not None]
 
 
 _NOTHING = Stepped(taken=0, turns=(), members=(), offered=(), more=False)

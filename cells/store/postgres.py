@@ -19,6 +19,7 @@ from cells.store.herd import Herds
 from cells.store.hosts import Hosts
 from cells.store.insight import Insight
 from cells.store.job_changes import JobChanges
+from cells.store.job_starts import JobWorkflows
 from cells.store.jobs import Jobs
 from cells.store.lake import Lake
 from cells.store.letters import Letters
@@ -37,6 +38,7 @@ from cells.store.tenants import Tenants
 from cells.store.triggers import Triggers
 from cells.store.upkeep import Upkeep
 from cells.store.use import Use
+from cells.store.workflow_lake import WorkflowLake
 from cells.store.workflow_words import WorkflowWords
 from cells.store.workflows import Workflows
 
@@ -48,6 +50,7 @@ class PostgresStore(
     Workflows,
     WorkflowWords,
     Engine,
+    JobWorkflows,
     Jobs,
     JobChanges,
     Triggers,
@@ -75,6 +78,7 @@ class PostgresStore(
     Status,
     Upkeep,
     Lake,
+    WorkflowLake,
 ):
     """One cell's truth. `open` before use, on a migrated database."""
 

@@ -25,6 +25,7 @@ from cells.store.arrays import (
     uuids,
 )
 from cells.store.database import Connection, fetch_all, run
+from cells.store.job_workflows import close_workflows
 from cells.store.journal import Entry
 from cells.workflow_ports import NewActivity, NewExecution, Turn
 
@@ -88,15 +89,16 @@ async def _write_rare(connection: Connection, turns: Sequence[Turn], now_ms: int
         )
     successors = [(turn, turn.successor) for turn in turns if turn.successor is not None]
     if successors:
-        await start_executions(connection, successors, now_ms)
+        await _begin(connection, successors, now_ms)
     children = [(turn, new, seq) for turn in turns for new, seq in turn.started]
     if children:
-        begun = await start_executions(connection, [(turn, new) for turn, new, _ in children], now_ms)
+        begun = await _begin(connection, [(turn, new) for turn, new, _ in children], now_ms)
         for i, (turn, new, _) in enumerate(children):
             if i not in begun and new.parent is not None:
                 word = {"step": new.parent["step"], "status": "FAILED", "error": "its workflow id is in use"}
                 turn.told.append((turn.taken.row.run_id, "CHILD", _encode(word)))
     await _tell(connection, turns)
+    await close_workflows(connection, [turn for turn in turns if turn.ends_run is not None])
     letters = [(turn, letter) for turn in turns for letter in turn.letters]
     if letters:
         await run(
@@ -150,30 +152,44 @@ async def _tell(connection: Connection, turns: Sequence[Turn]) -> None:
         )
 
 
+async def _begin(connection: Connection, begun: Sequence[tuple[Turn, NewExecution]], now_ms: int) -> set[int]:
+    """Executions that turns begin; the positions of those that began."""
+    taken = [(turn.taken.row.tenant_id, turn.taken.ownership_epoch, new) for turn, new in begun]
+    places = await start_executions(connection, taken, now_ms)
+    for i in places:
+        turn, new = begun[i]
+        turn.size += sum(len(data) for _, _, data in new.events)
+        turn.told += [(new.run_id, "SIGNAL", data) for data in new.signals]
+    return places
+
+
 async def start_executions(
-    connection: Connection, begun: Sequence[tuple[Turn, NewExecution]], now_ms: int
+    connection: Connection, begun: Sequence[tuple[uuid.UUID, int, NewExecution]], now_ms: int
 ) -> set[int]:
-    """New executions with their first events; the positions of those that began."""
+    """New executions (tenant, its ownership epoch, what begins) with their first events; the positions
+    of those that began: an id that another one holds begins none."""
     columns = {
-        "tenants": uuids([turn.taken.row.tenant_id for turn, _ in begun]),
-        "runs": uuids([new.run_id for _, new in begun]),
-        "workflows": texts([new.workflow_id for _, new in begun]),
-        "shards": int2s([ids.shard_of(new.run_id) for _, new in begun]),
-        "definitions": labels([new.definition for _, new in begun]),
-        "versions": int4s([new.version for _, new in begun]),
-        "hashes": blobs([new.input_hash for _, new in begun]),
-        "policies": labels([new.region_policy for _, new in begun]),
-        "nexts": int4s([len(new.events) + 1 for _, new in begun]),
-        "epochs": int8s([turn.taken.ownership_epoch for turn, _ in begun]),
-        "sizes": int8s([sum(len(data) for _, _, data in new.events) for _, new in begun]),
-        "parents": texts([None if new.parent is None else _encode(new.parent).decode() for _, new in begun]),
+        "tenants": uuids([tenant for tenant, _, _ in begun]),
+        "runs": uuids([new.run_id for _, _, new in begun]),
+        "workflows": texts([new.workflow_id for _, _, new in begun]),
+        "shards": int2s([ids.shard_of(new.run_id) for _, _, new in begun]),
+        "definitions": labels([new.definition for _, _, new in begun]),
+        "versions": int4s([new.version for _, _, new in begun]),
+        "hashes": blobs([new.input_hash for _, _, new in begun]),
+        "policies": labels([new.region_policy for _, _, new in begun]),
+        "nexts": int4s([len(new.events) + 1 for _, _, new in begun]),
+        "epochs": int8s([epoch for _, epoch, _ in begun]),
+        "sizes": int8s([sum(len(data) for _, _, data in new.events) for _, _, new in begun]),
+        "parents": texts(
+            [None if new.parent is None else _encode(new.parent).decode() for _, _, new in begun]
+        ),
         "now": ids.instant_of(now_ms),
     }
     rows = await fetch_all(connection, "engine_start", columns)
     places = {i - 1 for (i,) in rows}
     events = [
-        (turn, new, seq, event)
-        for i, (turn, new) in enumerate(begun)
+        (tenant, epoch, new.run_id, seq, event)
+        for i, (tenant, epoch, new) in enumerate(begun)
         if i in places
         for seq, event in enumerate(new.events, 1)
     ]
@@ -182,19 +198,15 @@ async def start_executions(
             connection,
             "engine_append",
             {
-                "tenants": uuids([turn.taken.row.tenant_id for turn, _, _, _ in events]),
-                "runs": uuids([new.run_id for _, new, _, _ in events]),
-                "seqs": int4s([seq for _, _, seq, _ in events]),
-                "epochs": int8s([turn.taken.ownership_epoch for turn, _, _, _ in events]),
-                "types": labels([type_ for _, _, _, (type_, _, _) in events]),
-                "ats": instants([from_ms(at) for _, _, _, (_, at, _) in events]),
-                "data": blobs([data for _, _, _, (_, _, data) in events]),
+                "tenants": uuids([tenant for tenant, _, _, _, _ in events]),
+                "runs": uuids([run_id for _, _, run_id, _, _ in events]),
+                "seqs": int4s([seq for _, _, _, seq, _ in events]),
+                "epochs": int8s([epoch for _, epoch, _, _, _ in events]),
+                "types": labels([type_ for _, _, _, _, (type_, _, _) in events]),
+                "ats": instants([from_ms(at) for _, _, _, _, (_, at, _) in events]),
+                "data": blobs([data for _, _, _, _, (_, _, data) in events]),
             },
         )
-    for i, (turn, new) in enumerate(begun):
-        if i in places:
-            turn.size += sum(len(data) for _, _, data in new.events)
-            turn.told += [(new.run_id, "SIGNAL", data) for data in new.signals]
     return places
 
 
@@ -224,6 +236,7 @@ def _pointers(turns: Sequence[Turn]) -> dict[str, object]:
         "sizes": int8s([row.history_bytes + size for row, size in zip(rows, added, strict=True)]),
         "results": blobs([turn.result for turn in turns]),
         "errors": texts([turn.error for turn in turns]),
+        "unsures": bools([turn.unsure for turn in turns]),
     }
 
 

@@ -17,10 +17,13 @@ from cells.store.engine import read_histories, take
 from cells.store.journal import Entry
 from cells.store.turns import write_turns
 from cells.store.workflows import read_workflow
-from cells.workflow_ports import Signalled, Taken, Turn, WorkflowRow
+from cells.workflow_ports import Signalled, SignalsWait, Taken, Turn, WorkflowRow
 
 _decode: Any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+#: What may wait for one execution: as much as one turn records. So whoever floods one keeps nobody else
+#: waiting for longer than that turn.
+WAITING_LIMIT = 500
 #: Statuses in which each word is heard.
 _HEARD = {
     "CANCEL": frozenset({"RUNNING"}),
@@ -69,7 +72,13 @@ class WorkflowWords(StoreBase):
                 return Signalled(run_id=row.run_id, status="duplicate")
             if row.next_seq > EVENT_LIMIT - RESERVE:
                 raise Conflict("the history is full: no more signals are taken")
-            waits = await fetch_all(connection, "workflow_waits", {"tenant": tenant, "run": row.run_id})
+            of_row: dict[str, object] = {"tenant": tenant, "run": row.run_id}
+            (waiting,) = await fetch_row(connection, "workflow_waiting", {**of_row, "limit": WAITING_LIMIT})
+            if waiting >= WAITING_LIMIT:
+                raise SignalsWait(f"{WAITING_LIMIT} words wait for the workflow; try again in a moment")
+            waits = await fetch_all(connection, "workflow_waits", {**of_row, "signals": False})
+            if any(type_ == "WAIT_STARTED" and _decode(data)["name"] == name for _, type_, data in waits):
+                waits = await fetch_all(connection, "workflow_waits", {**of_row, "signals": True})
             item = _encode({"name": name, "signal_id": signal_id, "payload": msgspec.Raw(payload)})
             at_ms = await _put(connection, row, "SIGNAL", item)
             late = row.closed_at is not None or row.status != "RUNNING" or _too_late(waits, name, at_ms)

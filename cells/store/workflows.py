@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from cells.domain import ids
-from cells.ports import Fence
+from cells.ports import Fence, QuotaExceeded
 from cells.store.arrays import blobs, from_ms, instants, int4s, int8s, texts, uuids
-from cells.store.base import StoreBase
+from cells.store.base import StoreBase, fenced
 from cells.store.database import Connection, Row, fetch_all, fetch_one, fetch_row, run
+from cells.store.journal import Entry
 from cells.workflow_ports import (
     WORKFLOWS_LOOKED_AT,
     ActivityRun,
@@ -76,18 +77,22 @@ class Workflows(StoreBase):
     ) -> tuple[WorkflowRow, bool]:
         """See `workflow_ports.WorkflowStore.start_workflow`."""
         tenant = fence.tenant_id
-        async with self._write(fence, host_id) as (connection, entry):
+        async with self._database.transaction() as connection:
+            config = await fenced(connection, fence)
+            entry = Entry()
             before = await fetch_one(
                 connection, "workflow_latest", {"tenant": tenant, "workflow": new.workflow_id}
             )
             if before is not None:
                 row = workflow_row(tenant, before)
                 if row.input_hash == new.input_hash:
-                    entry.intent(tenant, "workflow.start.replay", new.workflow_id, 0, 0)
+                    await self._said_again(connection, row, host_id)
                     return row, False
                 if row.closed_at is None:
                     raise WorkflowIdInUse(f"another workflow is open under the id {new.workflow_id}")
                 new = _used_before(new)
+            if not await self._pending.room(connection, tenant, config.pending_timers):
+                raise QuotaExceeded("pending_timers", config.pending_timers)
             ((type_, at_ms, data),) = new.events
             begun = await fetch_one(
                 connection,
@@ -115,7 +120,7 @@ class Workflows(StoreBase):
                 row = workflow_row(tenant, now)
                 if row.input_hash != new.input_hash:
                     raise WorkflowIdInUse(f"another workflow is open under the id {new.workflow_id}")
-                entry.intent(tenant, "workflow.start.replay", new.workflow_id, 0, 0)
+                await self._said_again(connection, row, host_id)
                 return row, False
             await run(
                 connection,
@@ -133,8 +138,15 @@ class Workflows(StoreBase):
             entry.intent(tenant, "workflow.start", new.workflow_id, 0, 1)
             entry.history_bytes(tenant.hex, new.region_policy, len(data))
             begun_row = await read_workflow(connection, tenant, new.run_id)
+            await self._journal.append(connection, host_id, entry)
         self.workflows_due()
         return begun_row, True
+
+    async def _said_again(self, connection: Connection, row: WorkflowRow, host_id: int) -> None:
+        """A start that is answered again is a write, too: it is confirmed as the first one was."""
+        entry = Entry()
+        entry.intent(row.tenant_id, "workflow.start.replay", row.workflow_id, 0, 0)
+        await self._journal.append(connection, host_id, entry)
 
     async def get_workflow(
         self, tenant_id: uuid.UUID, workflow_id: str, run_id: uuid.UUID | None = None
@@ -172,6 +184,9 @@ class Workflows(StoreBase):
         }
         reached: tuple[datetime, uuid.UUID] | None = None
         async with self._database.transaction() as connection:
+            if where.to_reconcile:
+                rows = await fetch_all(connection, "workflow_list_to_reconcile", parameters)
+                return FoundWorkflows(rows=[workflow_row(tenant_id, row) for row in rows])
             rows = await fetch_all(connection, "workflow_list", parameters)
             found = [workflow_row(tenant_id, row) for row in rows]
             if len(found) < limit:

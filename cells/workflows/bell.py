@@ -20,6 +20,25 @@ _TELL_SECONDS = 0.005
 _PAUSE_SECONDS = 0.5
 
 
+class Ear:
+    """Hears the bell. Of one waiter only: who hears it has taken the ring."""
+
+    def __init__(self, bell: Bell):
+        self._bell = bell
+        self.rung = asyncio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        """Return when it rings, has rung since the last call, or after so long."""
+        self._bell.listen()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.rung.wait()
+        except TimeoutError:
+            return
+        finally:
+            self.rung.clear()
+
+
 class Bell:
     """One per process."""
 
@@ -27,28 +46,27 @@ class Bell:
         self._client = connect(url)
         self._hearing = connect(url, socket_timeout=None)
         self._channel = Keys(cell).prefix + "workflows"
-        self._rung = asyncio.Event()
+        self._ears: list[Ear] = []
         self._teller: asyncio.Task[None] | None = None
         self._again = False
         self._listener: asyncio.Task[None] | None = None
 
     def ring(self) -> None:
         """Something was committed."""
-        self._rung.set()
+        self._heard()
         self._again = True
         if self._teller is None:
             self._teller = asyncio.get_running_loop().create_task(self._tell(), name="workflows-bell")
 
-    async def wait(self, seconds: float) -> None:
-        """Return when it rings, has rung since the last call, or after so long."""
-        self.listen()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._rung.wait()
-        except TimeoutError:
-            return
-        finally:
-            self._rung.clear()
+    def ear(self) -> Ear:
+        """One more who hears it."""
+        ear = Ear(self)
+        self._ears.append(ear)
+        return ear
+
+    def _heard(self) -> None:
+        for ear in self._ears:
+            ear.rung.set()
 
     def listen(self) -> None:
         """Hear the bells of other processes, too."""
@@ -82,7 +100,7 @@ class Bell:
                     await channel.subscribe(self._channel)
                     async for _ in channel.listen():
                         # Subscribing is heard, too: nobody knows what was said before.
-                        self._rung.set()
+                        self._heard()
             except (RedisError, OSError) as fault:
                 log.warning("engines of other processes are not heard", fault=str(fault)[:200])
             await asyncio.sleep(_PAUSE_SECONDS)

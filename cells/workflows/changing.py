@@ -74,7 +74,7 @@ def reset(definition: Definition, step: str, actor: str, entropy: bytes) -> Chan
             data = {"error": f"reset to {step}", "actor": actor, "reset_to": name}
             turning.append(Command(type=EventType.TERMINATED, data=data))
         turn = turning.finish()
-        turn.told = []  # its parent waits for the execution that takes its place
+        turn.told, turn.ends_run = [], None  # who waits does so for the execution that takes its place
         turn.successor = _beginning(taken, before, kept, events[cut - 1 :], run_id, step, actor)
         turn.happened.append(("workflow.reset", {"step": step, "definition": taken.row.definition}))
         return turn

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from cells.domain import ids
+from cells.domain.ids import RunKey
 from cells.domain.job import (
     MAX_LEASE_SECONDS,
     MIN_LEASE_SECONDS,
@@ -163,6 +164,12 @@ def successor_of(taken: Taken, execution: Execution, event: Event) -> NewExecuti
         first=False,
         parent=row.parent,
     )
+
+
+def run_of(taken: Taken) -> RunKey | None:
+    """The run of the job that began it, if one did."""
+    parent = taken.row.parent
+    return None if parent is None or "job_id" not in parent else ids.parse_run_id(parent["run_id"])
 
 
 def word_to_parent(taken: Taken, execution: Execution) -> tuple[uuid.UUID, str, bytes] | None:

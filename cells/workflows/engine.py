@@ -20,6 +20,7 @@ from cells.ports import Clock, Conflict, Queue, Retryable, Store
 from cells.timers.pacing import Backoff
 from cells.workflow_ports import Stepped
 from cells.workflows.bell import Bell
+from cells.workflows.job_runs import JobRuns
 from cells.workflows.planner import CachedPlanner
 from cells.workflows.quota import StepQuota
 
@@ -55,6 +56,8 @@ class WorkflowEngine:
         self._queue = queue
         self._onward = HandingOn(queue, metrics)
         self._bell = bell
+        self._ear = bell.ear()
+        self._job_runs = JobRuns(store, self._onward, bell.ear(), host)
         self._host = host
         self._clock = clock
         self._batch = batch
@@ -76,6 +79,7 @@ class WorkflowEngine:
         """Until `stop`; outages are waited out."""
         backoff = Backoff()
         stopping = asyncio.create_task(self._ring_at(stop))
+        jobs = asyncio.create_task(self._job_runs.run(stop))
         try:
             while not stop.is_set():
                 await self._host.wait_live()
@@ -95,9 +99,12 @@ class WorkflowEngine:
                     self._forget(fault)
                     pause = LOOK_SECONDS
                 if pause and not stop.is_set():
-                    await self._bell.wait(pause)
+                    await self._ear.wait(pause)
         finally:
             stopping.cancel()
+            if not stop.is_set():
+                jobs.cancel()
+            await asyncio.gather(jobs, return_exceptions=True)
 
     async def _ring_at(self, stop: asyncio.Event) -> None:
         await stop.wait()

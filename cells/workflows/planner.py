@@ -15,13 +15,15 @@ from cells.domain.workflow.folding import fold
 from cells.domain.workflow.parsing import DefinitionError, parse_definition
 from cells.observability.logs import logger
 from cells.workflow_ports import Taken, Turn, WorkflowRow
-from cells.workflows.turning import Turning
+from cells.workflows.turning import TURN_LIMIT, Turning
 
 log = logger(__name__)
 
 #: Executions and bytes of their histories that are kept folded.
 KEPT_EXECUTIONS = 20_000
 KEPT_BYTES = 64 << 20
+#: Events that one round decides; behind those, the rest of its executions decide so many at least.
+ROUND_EVENTS, _LEAST_EVENTS = 20_000, 20
 #: What cannot be decided or written is looked at again after so long.
 PUT_OFF_MS = 60_000
 #: Of what went wrong, this much is said where: without the batch that it went wrong in.
@@ -56,6 +58,7 @@ class CachedPlanner:
         self._definitions: dict[tuple[int, str, int], _Known] = {}
         self._newest: dict[tuple[int, str], int] = {}
         self._absent: set[tuple[int, str, int]] = set()
+        self._left = ROUND_EVENTS
         #: Histories read, executions put off.
         self.misses = self.put_offs = 0
 
@@ -63,6 +66,7 @@ class CachedPlanner:
         """A new round: what was the newest version, or missing, may be so no longer."""
         self._newest.clear()
         self._absent.clear()
+        self._left = ROUND_EVENTS
         if len(self._definitions) > 5_000:
             self._definitions.clear()
 
@@ -121,7 +125,8 @@ class CachedPlanner:
         self._folded.move_to_end(key)
         turning = Turning(taken, folded.execution, known.definition, folded.orders, self._find)
         try:
-            turn = turning.run()
+            turn = turning.run(max(_LEAST_EVENTS, min(TURN_LIMIT, self._left)))
+            self._left -= len(turn.events)
         finally:
             self._bytes += folded.execution.bytes - before
         folded.next_seq = folded.execution.last_seq + 1

@@ -16,11 +16,12 @@ from cells.domain.workflow.events import Event, EventType
 from cells.domain.workflow.execution import OPEN, Execution, Status, StepState
 from cells.domain.workflow.folding import fold
 from cells.workflow_ports import SUMMARY_LIMIT, Taken, Turn
-from cells.workflows.effects import activity_of, child_of, successor_of, word_to_parent
+from cells.workflows.effects import activity_of, child_of, run_of, successor_of, word_to_parent
 from cells.workflows.inbox import to_record
 
-#: Events of one turn; what is left is decided at once in the next one, behind others.
-TURN_LIMIT = 2_000
+#: Events of one turn beyond what it records of its inbox; what is left is decided at once in the next one,
+#: behind others.
+TURN_LIMIT = 500
 _BEGINS = frozenset(
     {
         EventType.ACTIVITY_SCHEDULED, EventType.WAIT_STARTED, EventType.TIMER_STARTED,
@@ -69,10 +70,11 @@ class Turning:
         self._now = max(taken.now_ms, execution.last_at)
         self._full = execution.near_limit()
 
-    def run(self) -> Turn:
-        """Everything there is to do now."""
+    def run(self, limit: int = TURN_LIMIT) -> Turn:
+        """Everything there is to do now, or so many events of it."""
         self._record_inbox()
-        while len(self.turn.events) < TURN_LIMIT:
+        limit += len(self.turn.events)
+        while len(self.turn.events) < limit:
             commands = self._decided()
             for command in commands:
                 self.append(command)
@@ -137,6 +139,8 @@ class Turning:
         x, turn, taken = self._x, self.turn, self._taken
         match event.type:
             case EventType.ACTIVITY_SCHEDULED:
+                undone = event.data.get("undoes")
+                turn.unsure |= undone is not None and x.steps[undone].state is not StepState.COMPLETED
                 turn.activities.append(activity_of(x, command, event, taken.row.region_policy))
             case EventType.CANCEL_SENT:
                 step = x.steps[event.data["step"]]
@@ -162,6 +166,8 @@ class Turning:
             word = word_to_parent(taken, x)
             if word is not None:
                 turn.told.append(word)
+            if event.type != EventType.CONTINUED_AS_NEW:
+                turn.ends_run = run_of(taken)
 
     def _begin_child(self, event: Event) -> None:
         data = event.data

@@ -56,7 +56,18 @@ class JobTaskQueueTarget(Shape):
     lease_seconds: int
 
 
-JobTarget: TypeAlias = Annotated[JobHttpTarget | JobTaskQueueTarget, Field(discriminator="type")]
+class JobWorkflowTarget(Shape):
+    """The workflow that its runs start; the job's payload is its input."""
+
+    type: Literal["WORKFLOW"]
+    definition: str
+    version: int | None = Field(description="null: the newest when a run begins.")
+    wait: bool
+
+
+JobTarget: TypeAlias = Annotated[
+    JobHttpTarget | JobTaskQueueTarget | JobWorkflowTarget, Field(discriminator="type")
+]
 
 
 class Callback(Shape):

@@ -64,6 +64,43 @@ class WorkflowPage(Shape):
     next_cursor: str | None
 
 
+class ReconciliationStep(Shape):
+    """A step in question, with the keys under which the other side knows it and its compensation."""
+
+    step: str
+    idempotency_key: str | None
+    child_workflow_id: str | None
+    outcome: str = Field(description="COMPLETED, or UNKNOWN: nobody knows whether it happened.")
+    error: str | None
+    told_late: bool = Field(description="Its success was told after it was thought failed.")
+    undone: bool
+    compensation: str | None
+    compensation_idempotency_key: str | None
+    compensation_state: str | None
+    compensation_error: str | None
+
+
+class ReconciliationItem(Shape):
+    """An execution whose history somebody should compare with the other side's books."""
+
+    workflow_id: str
+    run_id: str
+    definition: str
+    version: int
+    status: str
+    error: str | None
+    started_at: datetime
+    closed_at: datetime | None
+    steps: list[ReconciliationStep]
+
+
+class Reconciliation(Shape):
+    """A page of the report."""
+
+    items: list[ReconciliationItem]
+    next_cursor: str | None
+
+
 class WorkflowEvent(Shape):
     """What was recorded."""
 

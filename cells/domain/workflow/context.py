@@ -11,6 +11,9 @@ from cells.domain.workflow.execution import Execution, StepState
 from cells.domain.workflow.expressions import Expression
 from cells.domain.workflow.keys import Index, step_key
 
+#: In place of the result of a step that was just skipped.
+SKIPPED = object()
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -55,8 +58,9 @@ def _step(x: Execution, name: str, index: Index, derived: Mapping[str, Any]) -> 
     for depth in range(len(index), -1, -1):
         key = step_key(name, index[:depth])
         if key in derived:
-            record = x.steps.get(key)
-            return {"result": derived[key], "skipped": record is None, "timed_out": False}
+            result = derived[key]
+            skipped = result is SKIPPED
+            return {"result": None if skipped else result, "skipped": skipped, "timed_out": False}
         record = x.steps.get(key)
         if record is not None:
             return {

@@ -13,7 +13,7 @@ from typing import Any
 
 from cells.domain.workflow.commands import Command
 from cells.domain.workflow.compensating import compensate
-from cells.domain.workflow.context import Scope, values_for
+from cells.domain.workflow.context import SKIPPED, Scope, values_for
 from cells.domain.workflow.definition import (
     Activity,
     ContinueAsNew,
@@ -98,7 +98,7 @@ class _Walk:
         self._definition = definition
         self._x = execution
         self.commands: list[Command] = []
-        self.derived: dict[str, Any] = {}  # results that no event has: of groups, of steps just skipped
+        self.derived: dict[str, Any] = {}  # results that no event has: of groups, of what just ended
         self.failed: tuple[str, str | None, bool] | None = None  # key, error, whether to undo
         self.broken: list[Command] = []  # STEP_FAILED of a step that could not begin
         self.again: Command | None = None
@@ -138,7 +138,7 @@ class _Walk:
                     raise ExpressionFault(f"`{step.when.source}` came to neither true nor false")
                 if not answer:
                     self._add(EventType.STEP_SKIPPED, step, key)
-                    self.derived[key] = None
+                    self.derived[key] = SKIPPED
                     return True, None
             return self._start(step, key, scope)
         except ExpressionFault as fault:
@@ -178,6 +178,8 @@ class _Walk:
                 if do.version is not None:
                     data["version"] = do.version
                 self._add(EventType.CHILD_STARTED, step, key, **data, input=given, wait=do.wait)
+                if not do.wait:
+                    self.derived[key] = {"workflow_id": data["workflow_id"]}
                 return not do.wait, {"workflow_id": data["workflow_id"]}
             case ContinueAsNew(input=template):
                 given = self._render(template, scope)

@@ -19,9 +19,12 @@ WHERE tenant_id = %(tenant)s AND priority = 0 AND window_ms = 0
 GROUP BY 1;
 
 -- name: create_pending
--- How many jobs of a tenant wait, counted to a little beyond the limit.
+-- How many jobs and workflows of a tenant wait for a time, counted to a little beyond the limit.
 SELECT count(*)::int FROM (
-    SELECT FROM jobs WHERE tenant_id = %(tenant)s AND due_at IS NOT NULL LIMIT %(limit)s
+    SELECT FROM jobs WHERE tenant_id = %(tenant)s AND due_at IS NOT NULL
+    UNION ALL
+    SELECT FROM workflows WHERE tenant_id = %(tenant)s AND timer_at IS NOT NULL
+    LIMIT %(limit)s
 ) AS waiting;
 
 -- name: create_known_keys

@@ -67,11 +67,14 @@ SET next_seq = c.next_seq, status = c.status, holds_id = f.holds_id AND c.open, 
     epoch = c.epoch, decide_at = c.decide_at, timer_at = c.timer_at, history_bytes = c.history_bytes,
     takeovers = CASE WHEN c.epoch > f.epoch
                      THEN f.takeovers || jsonb_build_array(jsonb_build_array(c.epoch, f.next_seq)) ELSE f.takeovers END,
-    closed_at = CASE WHEN c.open THEN NULL ELSE coalesce(f.closed_at, %(now)s) END, result = c.result, error = c.error
+    closed_at = CASE WHEN c.open THEN NULL ELSE coalesce(f.closed_at, %(now)s) END, result = c.result, error = c.error,
+    unsure = f.unsure OR c.unsure
 FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[], %(read)s::int[], %(nexts)s::int[], %(statuses)s::text[],
             %(open)s::boolean[], %(versions)s::int[], %(epochs)s::bigint[], %(decides)s::timestamptz[],
-            %(timers)s::timestamptz[], %(sizes)s::bigint[], %(results)s::bytea[], %(errors)s::text[])
-     AS c (tenant_id, run_id, read, next_seq, status, open, version, epoch, decide_at, timer_at, history_bytes, result, error)
+            %(timers)s::timestamptz[], %(sizes)s::bigint[], %(results)s::bytea[], %(errors)s::text[],
+            %(unsures)s::boolean[])
+     AS c (tenant_id, run_id, read, next_seq, status, open, version, epoch, decide_at, timer_at, history_bytes, result, error,
+           unsure)
 WHERE f.tenant_id = c.tenant_id AND f.run_id = c.run_id AND f.next_seq = c.read;
 
 -- name: engine_append

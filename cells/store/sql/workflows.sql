@@ -74,6 +74,15 @@ WHERE (%(status)s::text IS NULL OR status = %(status)s)
   AND (%(prefix)s::text IS NULL OR starts_with(workflow_id, %(prefix)s))
 ORDER BY started_at DESC, run_id DESC LIMIT %(limit)s;
 
+-- name: workflow_list_to_reconcile
+-- Executions of a tenant that are stuck, or undid what may not have happened, the latest start first.
+SELECT run_id, workflow_id, shard, status, definition, version, input_hash, region_policy, next_seq, epoch,
+       takeovers::text, decide_at, timer_at, history_bytes, parent::text, started_at, closed_at, result, error
+FROM workflows
+WHERE tenant_id = %(tenant)s AND (unsure OR status = 'COMPENSATION_STUCK')
+  AND (%(after_at)s::timestamptz IS NULL OR (started_at, run_id) < (%(after_at)s, %(after_run)s::uuid))
+ORDER BY started_at DESC, run_id DESC LIMIT %(limit)s;
+
 -- name: workflow_list_reached
 -- The last execution that `workflow_list` looks at (tenant_id); none where it sees the end of the list.
 SELECT started_at, run_id FROM workflows
@@ -106,11 +115,18 @@ SELECT name, payload_hash FROM workflow_signals
 WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s AND signal_id = %(signal)s;
 
 -- name: workflow_waits
--- What tells whether a signal comes late (tenant_id, run).
-SELECT seq, type, data FROM workflow_events
+-- What tells whether a signal comes late (tenant_id, run); of signals, if they are asked for, the name alone.
+SELECT seq, type, CASE WHEN type <> 'SIGNAL_RECEIVED' THEN data
+                       ELSE convert_to(json_build_object('name', convert_from(data, 'UTF8')::json ->> 'name')::text, 'UTF8') END
+FROM workflow_events
 WHERE tenant_id = %(tenant)s AND run_id = %(run)s
-  AND type IN ('WAIT_STARTED', 'TIMER_FIRED', 'SIGNAL_RECEIVED', 'COMPENSATION_STARTED')
+  AND (type IN ('WAIT_STARTED', 'TIMER_FIRED', 'COMPENSATION_STARTED') OR (%(signals)s AND type = 'SIGNAL_RECEIVED'))
 ORDER BY seq;
+
+-- name: workflow_waiting
+-- How much waits to be recorded for an execution (tenant_id, run), counted to a limit.
+SELECT count(*)::int FROM (
+    SELECT FROM workflow_inbox WHERE tenant_id = %(tenant)s AND run_id = %(run)s LIMIT %(limit)s) AS waiting;
 
 -- name: workflow_letters_close
 -- Dead letters of an execution that was stuck (tenant_id, run) are dealt with.

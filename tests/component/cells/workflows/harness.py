@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psycopg
 
 from cells.api.pulled import Ending, Outcome, ending_completion
 from cells.domain import ids
@@ -18,13 +19,15 @@ from cells.domain.workflow.events import Event
 from cells.domain.workflow.execution import Execution
 from cells.domain.workflow.folding import fold
 from cells.domain.workflow.parsing import parse_definition
-from cells.ports import Fence, Store
+from cells.ports import Fence, Retryable, Store
 from cells.pulling import Held, Poller, PulledTask
 from cells.store.arrays import datetime_to_ms
 from cells.workflow_ports import Signalled, Taken, Turn, WorkflowRow
 from cells.workflows.effects import execution_of, input_hash
+from cells.workflows.job_runs import Beginner, completion_of, workflow_id
 from cells.workflows.planner import CachedPlanner
 from tests.component.cells.store.world import World, ms, now
+from tests.waiting import eventually
 
 ORDER = Path(__file__).parents[3].joinpath("cases/order_fulfillment.yaml").read_text()
 ALL = list(range(256))
@@ -49,6 +52,8 @@ class Flows:
     world: World
     planner: AheadPlanner = field(default_factory=AheadPlanner)
     sources: dict[tuple[str, int], str] = field(default_factory=dict)
+    begin: Beginner = field(default_factory=Beginner)
+    url: str = ""  # of a database that may die
     behind: Store | None = None  # in front of the store, where something goes wrong
 
     @property
@@ -98,6 +103,13 @@ class Flows:
             if not stepped.taken:
                 return
         raise AssertionError("it never settles")
+
+    async def runs_of_jobs(self) -> None:
+        """Begin and end what jobs' runs have to do with workflows; and what follows from it."""
+        host_id = self.world.host_id
+        await self.store.start_job_workflows(workflow_id, self.begin, limit=100, host_id=host_id)
+        await self.settle()
+        await self.store.end_job_workflows(completion_of, limit=100, host_id=host_id)
 
     async def poll(self, queue: str, count: int = 1) -> Sequence[PulledTask]:
         poller = Poller(tenant_id=self.tenant, task_queue=queue, worker_id="w-1", count=count)
@@ -184,6 +196,21 @@ class Flows:
     async def sql(self, statement: bytes, parameters: Mapping[str, Any] | None = None) -> list[Any]:
         cursor = await self.world.sql.execute(statement, parameters)
         return await cursor.fetchall() if cursor.description else []
+
+    async def until_it_answers(self) -> None:
+        """A database that died is there again, and so is our own connection to it."""
+
+        async def answers() -> bool:
+            try:
+                if self.world.sql.closed and self.url:
+                    self.world.sql = await psycopg.AsyncConnection.connect(self.url, autocommit=True)
+                await self.world.sql.execute(b"SELECT 1")
+                await self.world.store.ping()
+            except (psycopg.OperationalError, Retryable):
+                return False
+            return True
+
+        await eventually(answers, timeout=60)
 
     async def later(self, ms: int) -> None:
         """As if that much time had passed; and what follows from it."""

@@ -99,7 +99,8 @@ async def test_what_others_hold_is_not_looked_for_without_a_pause(flows: Flows) 
     host = await flows.world.store.register_host(name="engine-1", roles=["engine"], lease_ms=60_000)
     agent: Any = SimpleNamespace(host_id=host.host_id)
     none: Any = None
-    service = WorkflowEngine(flows.store, none, none, agent, SystemClock(), Metrics())
+    bell: Any = SimpleNamespace(ear=SimpleNamespace)  # nobody rings
+    service = WorkflowEngine(flows.store, none, bell, agent, SystemClock(), Metrics())
     async with flows.world.sql.transaction():
         await flows.sql(b"SELECT FROM workflows FOR UPDATE")
         pause = await service._round()

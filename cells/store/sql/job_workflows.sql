@@ -1,0 +1,83 @@
+-- name: job_workflow_begin
+-- Runs (tenant_id, parent, instant, ordinal) whose workflows are to start.
+INSERT INTO job_workflows (tenant_id, parent_id, scheduled_for, ordinal, epoch, todo)
+SELECT tenant_id, parent_id, scheduled_for, ordinal, epoch, 'START'
+FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
+            %(epochs)s::bigint[]) AS c (tenant_id, parent_id, scheduled_for, ordinal, epoch)
+ON CONFLICT (tenant_id, parent_id, scheduled_for, ordinal) DO UPDATE
+SET epoch = excluded.epoch, todo = 'START', run_id = NULL, status = NULL, error = NULL, result = NULL,
+    at = clock_timestamp();
+
+-- name: job_workflow_look
+-- Whether any workflow is to start, and whether any has ended: one row for each, of whichever tenant.
+(SELECT todo, tenant_id FROM job_workflows WHERE todo = 'START' LIMIT 1)
+UNION ALL
+(SELECT todo, tenant_id FROM job_workflows WHERE todo = 'END' LIMIT 1);
+
+-- name: job_workflow_starts
+-- Runs of active tenants whose workflows are to start, locked with them: who cancels one waits for its start.
+SELECT j.tenant_id, j.parent_id, j.scheduled_for, j.ordinal, r.series, r.cancel_requested, v.definition,
+       coalesce(r.input, v.payload), t.ownership_epoch, clock_timestamp()
+FROM job_workflows j
+JOIN tenants t ON t.tenant_id = j.tenant_id AND t.state = 'ACTIVE'
+JOIN runs r ON r.tenant_id = j.tenant_id AND r.parent_id = j.parent_id AND r.scheduled_for = j.scheduled_for
+           AND r.ordinal = j.ordinal AND r.state = 'RUNNING' AND r.epoch = j.epoch
+JOIN job_versions v ON v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
+WHERE j.todo = 'START'
+ORDER BY j.at LIMIT %(limit)s
+FOR NO KEY UPDATE OF j, r SKIP LOCKED;
+
+-- name: job_workflow_used
+-- Which workflow ids (tenant_id, workflow_id) had an execution before, by position.
+SELECT c.i::int
+FROM unnest(%(tenants)s::uuid[], %(workflows)s::text[]) WITH ORDINALITY AS c (tenant_id, workflow_id, i)
+WHERE EXISTS (SELECT FROM workflows f WHERE f.tenant_id = c.tenant_id AND f.workflow_id = c.workflow_id);
+
+-- name: job_workflow_begun
+-- What became of starts (tenant_id, parent, instant, ordinal).
+UPDATE job_workflows j
+SET todo = c.todo, run_id = c.run::uuid, status = c.status, error = c.error, at = clock_timestamp()
+FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
+            %(todos)s::text[], %(runs)s::text[], %(statuses)s::text[], %(errors)s::text[])
+     AS c (tenant_id, parent_id, scheduled_for, ordinal, todo, run, status, error)
+WHERE j.tenant_id = c.tenant_id AND j.parent_id = c.parent_id AND j.scheduled_for = c.scheduled_for
+  AND j.ordinal = c.ordinal;
+
+-- name: job_workflow_shown
+-- Runs (tenant_id, parent, instant, ordinal) tell which workflow they are.
+UPDATE runs r SET progress = c.progress::jsonb, started_at = clock_timestamp()
+FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
+            %(shown)s::text[]) AS c (tenant_id, parent_id, scheduled_for, ordinal, progress)
+WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id AND r.scheduled_for = c.scheduled_for
+  AND r.ordinal = c.ordinal;
+
+-- name: job_workflow_closed
+-- Workflows that runs wait for (tenant_id, parent, instant, ordinal) are closed.
+UPDATE job_workflows j
+SET todo = 'END', status = c.status, error = c.error, result = c.result, at = clock_timestamp()
+FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
+            %(statuses)s::text[], %(errors)s::text[], %(results)s::bytea[])
+     AS c (tenant_id, parent_id, scheduled_for, ordinal, status, error, result)
+WHERE j.tenant_id = c.tenant_id AND j.parent_id = c.parent_id AND j.scheduled_for = c.scheduled_for
+  AND j.ordinal = c.ordinal AND j.todo IS NULL;
+
+-- name: job_workflow_ends
+-- Runs of active tenants whose workflows have ended, with what completing them needs.
+SELECT j.tenant_id, j.parent_id, j.scheduled_for, j.ordinal, j.epoch, j.status, j.error, j.result,
+       v.definition, r.series, r.attempt, r.priority, r.shard, r.version, r.claimed_at, r.started_at, r.due_at,
+       clock_timestamp()
+FROM job_workflows j
+JOIN tenants t ON t.tenant_id = j.tenant_id AND t.state = 'ACTIVE'
+JOIN runs r ON r.tenant_id = j.tenant_id AND r.parent_id = j.parent_id AND r.scheduled_for = j.scheduled_for
+           AND r.ordinal = j.ordinal
+JOIN job_versions v ON v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
+WHERE j.todo = 'END'
+ORDER BY j.at LIMIT %(limit)s;
+
+-- name: job_workflow_forget
+-- Runs (tenant_id, parent, instant, ordinal) that were completed under that epoch.
+DELETE FROM job_workflows j
+USING unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
+             %(epochs)s::bigint[]) AS c (tenant_id, parent_id, scheduled_for, ordinal, epoch)
+WHERE j.tenant_id = c.tenant_id AND j.parent_id = c.parent_id AND j.scheduled_for = c.scheduled_for
+  AND j.ordinal = c.ordinal AND j.epoch = c.epoch AND j.todo = 'END';

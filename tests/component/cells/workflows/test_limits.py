@@ -1,0 +1,132 @@
+"""Limits: quotas, floods of signals, long histories, exact meters, what people are to compare."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from cells.api.pulled import Outcome
+from cells.domain.workflow.events import EVENT_LIMIT
+from cells.ports import QuotaExceeded
+from cells.store.workflow_words import WAITING_LIMIT
+from cells.workflow_ports import SignalsWait, WorkflowFilter
+from tests.component.cells.workflows.harness import ALL, Flows
+
+WAITS = """
+workflow: waits
+version: 1
+steps:
+  - id: wait
+    wait_for_signal: { name: go, timeout: 30d }
+    on_timeout: continue
+"""
+
+
+async def test_past_pending_timers_no_workflow_starts(flows: Flows) -> None:
+    await flows.register(WAITS)
+    await flows.world.put_tenant(flows.fence, version=2, pending_timers=2)
+    for n in (1, 2):
+        await flows.start(f"w-{n}", "waits")
+        await flows.settle()
+    with pytest.raises(QuotaExceeded, match="pending_timers"):
+        await flows.start("w-3", "waits")
+    again, created = await flows.start("w-1", "waits")
+    assert (again.workflow_id, created) == ("w-1", False), "what is there is answered all the same"
+    await flows.signal("w-1", "s", "go")
+    await flows.settle()
+    _, created = await flows.start("w-3", "waits")
+    assert created
+
+
+async def test_a_flooded_execution_takes_so_many_signals_at_once(flows: Flows) -> None:
+    await flows.register(WAITS)
+    await flows.start("flooded", "waits")
+    await flows.start("quiet", "waits")
+    await flows.settle()
+    for n in range(WAITING_LIMIT):
+        await flows.signal("flooded", f"s-{n}", "noise")
+    with pytest.raises(SignalsWait):
+        await flows.signal("flooded", "one-more", "noise")
+    await flows.signal("quiet", "s", "go")
+    # One round is enough for the quiet one, whatever waits before it.
+    flows.planner.begin()
+    await flows.store.step_workflows(
+        flows.planner, shards=ALL, but_not=(), limit=200, host_id=flows.world.host_id
+    )
+    assert (await flows.row("quiet")).status == "COMPLETED"
+    await flows.settle()
+    assert (await flows.signal("flooded", "one-more", "noise")) is not None
+    await flows.settle()
+    assert (await flows.told("flooded")).count("SIGNAL_RECEIVED") == WAITING_LIMIT + 1
+
+
+async def test_a_history_is_warned_of_and_ends_at_its_limit(flows: Flows) -> None:
+    await flows.register(WAITS)
+    await flows.start("long", "waits")
+    await flows.settle()
+    row = await flows.row("long")
+    signal = msgspec.json.encode({"name": "noise", "signal_id": "s", "payload": None})
+    await flows.sql(
+        b"INSERT INTO workflow_inbox (tenant_id, run_id, shard, kind, data)"
+        b" SELECT %(tenant)s, %(run)s, %(shard)s, 'SIGNAL', %(data)s FROM generate_series(1, %(n)s)",
+        {
+            "tenant": flows.tenant, "run": row.run_id, "shard": row.shard, "data": signal,
+            "n": EVENT_LIMIT - 1_000,
+        },
+    )  # fmt: skip
+    await flows.settle(rounds=100)
+    events = {t for (t,) in await flows.sql(b"SELECT type FROM events")}
+    assert "workflow.history_near_limit" in events
+    row = await flows.row("long")
+    assert (row.status, row.error) == ("COMPENSATED", "the history reached its limit")
+    assert row.next_seq < EVENT_LIMIT
+
+
+async def test_meters_are_what_was_recorded(flows: Flows) -> None:
+    await flows.register()
+    await flows.start("m-1", given={"order_id": 1})
+    await flows.settle()
+    await flows.do("payments")
+    await flows.do("inventory", Outcome.FAILED, error="sold out", retryable=False)
+    await flows.do("payments")
+    counts: dict[str, int] = {}
+    for (body,) in await flows.sql(b"SELECT body FROM journal"):
+        for _, metric, _, quantity in json.loads(bytes(body)).get("counts", []):
+            counts[metric] = counts.get(metric, 0) + quantity
+    ((size, recorded),) = await flows.sql(
+        b"SELECT (SELECT sum(history_bytes) FROM workflows)::bigint,"
+        b" (SELECT sum(octet_length(data)) FROM workflow_events)::bigint"
+    )
+    assert counts["history_bytes"] == size == recorded
+    assert counts["workflow_steps"] == 3  # charged, not reserved, refunded
+    assert "job_runs" not in counts
+
+
+async def test_what_may_have_happened_is_there_to_be_compared(flows: Flows) -> None:
+    await flows.register()
+    await flows.start("lost", given={"order_id": 1})
+    await flows.start("well", given={"order_id": 2})
+    await flows.settle()
+    tasks = {t.claim.definition.activity.workflow_id: t for t in await flows.poll("payments", 2)}  # type: ignore[union-attr]
+    assert await flows.finish(tasks["well"])
+    # The worker of the other one dies with it until its attempts are over.
+    ((parent, at, ordinal),) = await flows.sql(
+        b"SELECT parent_id, scheduled_for, ordinal FROM runs WHERE state = 'RUNNING'"
+    )
+    attempts: list[dict[str, Any]] = [{"number": 1, "epoch": 1, "outcome": "LOST"}]
+    await flows.sql(
+        b"UPDATE runs SET state = 'FAILED', finished_at = now(), lease_expires_at = NULL, reason = 'poison',"
+        b" attempts = %(attempts)s::text::jsonb"
+        b" WHERE parent_id = %(parent)s AND scheduled_for = %(at)s AND ordinal = %(ordinal)s",
+        {"attempts": json.dumps(attempts), "parent": parent, "at": at, "ordinal": ordinal},
+    )
+    await flows.settle()
+    undo = await flows.do("payments")
+    assert undo.claim.idempotency_key == "lost:refund_card"
+    page = await flows.store.list_workflows(
+        flows.tenant, WorkflowFilter(to_reconcile=True), after=None, limit=10
+    )
+    assert [row.workflow_id for row in page.rows] == ["lost"]
