@@ -28,13 +28,13 @@ from controlplane.client.errors import (
     UnexpectedAnswer,
 )
 from controlplane.client.retrying import NEVER, Retries
-from controlplane.client.specs import Dst, HttpTarget, NewJob, Retry, Schedule, TaskQueueTarget
+from controlplane.client.specs import Callback, Dst, HttpTarget, NewJob, Retry, Schedule, TaskQueueTarget
 from controlplane.client.sync import Clockhouse
 from controlplane.client.verification import Delivery, Ledger, NotVerified, Verdict, verify
 from controlplane.client.worker import Failed, Task, Worker
 
 __all__ = [
-    "NEVER", "ApiError", "AsyncClockhouse", "BadRequest", "Clockhouse", "ClockhouseError",
+    "NEVER", "ApiError", "AsyncClockhouse", "BadRequest", "Callback", "Clockhouse", "ClockhouseError",
     "ConfigurationError", "Conflict", "Delivery", "Dst", "EpochSuperseded", "Failed", "Fault",
     "Forbidden", "HttpTarget", "Invalid", "Ledger", "NewJob", "NotFound", "NotVerified",
     "PayloadTooLarge", "PreconditionFailed", "QuotaExceeded", "Retries", "Retry", "RunUnderWay",

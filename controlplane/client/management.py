@@ -24,9 +24,11 @@ def register_target(
     initial_concurrency: int | None = None,
     latency_slo_ms: int | None = None,
     auth: Mapping[str, Any] | None = None,
+    drill_percent: int | None = None,
     idempotency_key: str | None = None,
 ) -> Call[Target]:
-    """Register a place to call. The answer holds its signing secret, once; it must be approved."""
+    """Register a place to call. The answer holds its signing secret, once; it must be approved. Of its
+    calls `drill_percent` are delivered twice on purpose, to see that it copes."""
     return Call(
         method="POST",
         path="/v1/targets",
@@ -40,6 +42,7 @@ def register_target(
             initial_concurrency=initial_concurrency,
             latency_slo_ms=latency_slo_ms,
             auth=auth,
+            drill=None if drill_percent is None else {"duplicate_percent": drill_percent},
         ),
         keyed=True,
         idempotency_key=idempotency_key,

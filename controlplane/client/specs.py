@@ -153,6 +153,19 @@ class TaskQueueTarget:
         return without_none(type="TASK_QUEUE", task_queue=self.task_queue, lease_seconds=self.lease_seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """Who is told how a run ended: a registered target and a path below it, or a `url` under one."""
+
+    target_id: str | None = None
+    path: str | None = field(default=None, kw_only=True)
+    url: str | None = field(default=None, kw_only=True)
+
+    def body(self) -> Json:
+        """As it is sent."""
+        return without_none(target_id=self.target_id, path=self.path, url=self.url)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retry:
     """How failed attempts of a run are repeated: exponential backoff with full jitter."""
@@ -189,6 +202,12 @@ class NewJob:
     overlap_policy: Literal["ALLOW", "SKIP", "BUFFER_ONE", "CANCEL_PREVIOUS"] | None = None
     region_policy: str | None = None
     delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"] | None = None
+    #: Of all runs of jobs with this key, at most `max_concurrent` (1, if None) are under way.
+    concurrency_key: str | None = None
+    max_concurrent: int | None = None
+    on_success: Callback | None = None
+    on_failure: Callback | None = None
+    paused: bool | None = None
 
     def body(self) -> Json:
         """As it is sent."""
@@ -207,6 +226,11 @@ class NewJob:
             overlap_policy=self.overlap_policy,
             region_policy=self.region_policy,
             delivery=self.delivery,
+            concurrency_key=self.concurrency_key,
+            max_concurrent=self.max_concurrent,
+            on_success=self.on_success.body() if self.on_success else None,
+            on_failure=self.on_failure.body() if self.on_failure else None,
+            paused=self.paused,
         )
         if self.payload is not ABSENT:
             body["payload"] = self.payload
@@ -215,7 +239,7 @@ class NewJob:
 
 def as_body(value: Any) -> Any:
     """A spec, or a plain mapping with specs in it, as it is sent."""
-    if isinstance(value, (NewJob, Schedule, HttpTarget, TaskQueueTarget, Retry, Dst)):
+    if isinstance(value, (NewJob, Schedule, HttpTarget, TaskQueueTarget, Callback, Retry, Dst)):
         return value.body()
     if isinstance(value, datetime):
         return instant(value)

@@ -127,6 +127,7 @@ def form_page(visit: Visit, form: JobForm, status: int = 200, **more: Any) -> Ht
         "methods": ("POST", "GET", "PUT", "PATCH", "DELETE"),
         "target_kinds": (("HTTP", "Clockhouse calls a target"), ("TASK_QUEUE", "A worker fetches it")),
         "one_region": _one_region(visit, form, more.get("job")),
+        "callbacks": (("on_success", "When a run succeeds"), ("on_failure", "When a run fails for good")),
         "priorities": ("CRITICAL", "HIGH", "DEFAULT", "LOW"),
     }
     try:

@@ -10,6 +10,7 @@ from django.shortcuts import redirect
 from cells.contract import Scope
 from controlplane.console.cells_client import Refused
 from controlplane.console.lists import PAGE, asked, labels_of, next_page, sentences, settled, targets_of
+from controlplane.console.redrives import ACTS
 from controlplane.console.visit import Visit, tenant_page
 
 _TIMES = ("failed_from", "failed_until")
@@ -30,6 +31,7 @@ def dead_letters(visit: Visit) -> HttpResponse:
     cursor = visit.request.GET.get("cursor", "")
     context: dict[str, Any] = {
         "section": "dlq", "filters": filters, "groups": [], "items": [], "reasons": _REASONS,
+        "acts": ACTS.values(),
     }  # fmt: skip
     try:
         found = visit.cell.get("/v1/dlq", limit=PAGE, cursor=cursor, **filters)

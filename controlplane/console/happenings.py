@@ -37,7 +37,10 @@ _QUEUES = {
     "task_queue.recovered": ("good", "is polled again"),
 }
 _SILENT = {
-    "HOLDING": ("bad", "fell silent together, which is mostly no fault of theirs: {} left to them for now"),
+    "HOLDING": (
+        "bad",
+        "fell silent together, which is mostly no fault of theirs: {} left to them until they speak again",
+    ),
     "RECOVERING": ("wait", "are still silent: {} taken back, the oldest first"),
     "FLOWING": ("good", "are heard again, all but {}"),
 }
@@ -62,7 +65,7 @@ _WORKFLOWS = {
     "workflow.terminate": ("wait", "was ended at once"),
     "workflow.resolve": ("mute", "was told how to go on"),
 }
-#: Operations over dead letters; they have no page of their own.
+#: Operations over dead letters.
 _OF_LETTERS = {"redrive": "Redriving", "purge": "Purging"}
 _ACTIONS = {"pause": "Pausing", "resume": "Resuming", "cancel": "Cancelling"}
 
@@ -119,7 +122,13 @@ def _said(kind: str, subject: str, data: Mapping[str, Any]) -> tuple[str, str, s
         look, what = _OPERATIONS[kind]
         total = int(data.get("total") or 0)
         if data.get("action") in _OF_LETTERS:
-            return look, f"{_OF_LETTERS[data['action']]} {counted(total, 'dead letter')}", what, "dlq", ""
+            return (
+                look,
+                f"{_OF_LETTERS[data['action']]} {counted(total, 'dead letter')}",
+                what,
+                "redrive",
+                subject,
+            )
         action = _ACTIONS.get(str(data.get("action")), "Changing")
         about = f"{action} {counted(total, 'job')}"
         return look, about, what, "operation", subject

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from controlplane.console.job_form import DEFAULTS, FIELDS, JobForm
+from controlplane.console.job_form import CALLBACKS, DEFAULTS, FIELDS, JobForm
 from controlplane.console.wording import parse
 
 _UNITS = (86400, 3600, 60, 1)
@@ -28,6 +28,7 @@ def fields_of(job: Mapping[str, Any]) -> dict[str, str]:
             name: job.get(name)
             for name in ("name", "key", "priority", "misfire_policy", "overlap_policy", "region_policy")
         },
+        **{name: job.get(name) for name in ("misfire_grace_seconds", "concurrency_key", "max_concurrent")},
         "delivery": job.get("delivery") or DEFAULTS["delivery"],
         "kind": schedule["type"],
         "tags": ", ".join(job.get("tags") or ()),
@@ -47,6 +48,9 @@ def fields_of(job: Mapping[str, Any]) -> dict[str, str]:
         found |= {"every": schedule["every_seconds"] // size, "every_unit": size}
     if schedule["type"] == "ONCE":
         found["run_at"] = _wall(schedule["run_at"], found["time_zone"])
+    for name in CALLBACKS:
+        if told := job.get(name):
+            found |= {name: told["target_id"], f"{name}_path": told.get("path")}
     for name in ("start_at", "end_at"):
         found[name] = _wall(schedule.get(name) or "", "UTC")
     if dst := schedule.get("dst"):
@@ -99,6 +103,9 @@ def _said(form: JobForm) -> dict[str, str]:
     flat["payload"] = _pretty(msgspec.json.decode(body["payload"])) if body.get("payload") else None
     flat["headers"] = "\n".join(f"{name}: {value}" for name, value in body.get("headers", {}).items())
     flat["tags"] = ", ".join(body.get("tags", ()))
+    for name in CALLBACKS:
+        if told := body.get(name):
+            flat |= {name: told["target_id"], f"{name}_path": told.get("path")}
     return {name: str(flat[name]) for name in FIELDS if flat.get(name) not in (None, "")}
 
 

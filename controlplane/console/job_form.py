@@ -33,6 +33,7 @@ DEFAULTS: dict[str, str] = {
     "initial_backoff_seconds": "10",
     "max_backoff_seconds": "600",
     "misfire_policy": "RUN_ONCE",
+    "misfire_grace_seconds": "0",
     "overlap_policy": "ALLOW",
 }
 #: Every field, in the order of the form.
@@ -41,8 +42,9 @@ FIELDS = (
     *("calendar", "roll", "dst_gap", "dst_overlap", "target_kind", "target_id", "method", "path"),
     *("timeout_seconds", "task_queue", "lease_seconds", "payload", "headers"),
     *("max_attempts", "initial_backoff_seconds", "max_backoff_seconds", "priority"),
-    *("dispatch_window_seconds", "misfire_policy", "overlap_policy", "delivery", "region_policy"),
-    *("tags", "key"),
+    *("dispatch_window_seconds", "misfire_policy", "misfire_grace_seconds", "delivery", "region_policy"),
+    *("overlap_policy", "concurrency_key", "max_concurrent"),
+    *("on_success", "on_success_path", "on_failure", "on_failure_path", "tags", "key"),
 )
 #: Where a pointer of the API is shown. The longest beginning counts.
 _PLACES: dict[str, str] = {
@@ -80,7 +82,16 @@ _PLACES: dict[str, str] = {
     "/delivery": "delivery",
     "/region_policy": "region_policy",
     "/overlap_policy": "overlap_policy",
+    "/misfire_grace_seconds": "misfire_grace_seconds",
+    "/concurrency_key": "concurrency_key",
+    "/max_concurrent": "max_concurrent",
+    "/on_success": "on_success",
+    "/on_success/path": "on_success_path",
+    "/on_failure": "on_failure",
+    "/on_failure/path": "on_failure_path",
 }
+#: Who is told of a run's end: the API's members, which are fields for the target; each has one for a path.
+CALLBACKS = ("on_success", "on_failure")
 SCHEDULE_FIELDS = (
     *("cron", "dialect", "time_zone", "every", "run_at", "start_at", "end_at", "calendar", "roll"),
     *("dst_gap", "dst_overlap"),
@@ -169,9 +180,16 @@ class JobForm:
                 for name in ("max_attempts", "initial_backoff_seconds", "max_backoff_seconds")
             },
         }
-        for name in ("name", "key", "region_policy"):
+        for name in ("name", "key", "region_policy", "concurrency_key"):
             if text := value(name, ""):
                 made[name] = text
+        for name in ("max_concurrent", "misfire_grace_seconds"):
+            if text := value(name, ""):
+                made[name] = _number(text)
+        for name in CALLBACKS:
+            target_id, below = value(name, ""), value(f"{name}_path", "")
+            if target_id or below:
+                made[name] = {"target_id": target_id} | ({"path": below} if below else {})
         if tags := [tag.strip() for tag in value("tags", "").split(",") if tag.strip()]:
             made["tags"] = tags
         if window := value("dispatch_window_seconds", ""):

@@ -114,12 +114,19 @@ def _run(visit: Visit, run_id: str) -> dict[str, Any]:
         "waterfall": waterfall(run, visit.now),
         "attempts": [_attempt(run, job, attempt) for attempt in run["attempts"]],
         "cancellable": visit.may_write and run["state"] in _CANCELLABLE,
-        "again": visit.may_trigger and dead and job is not None and job["status"] != "CANCELLED",
+        "again": _may_run_again(visit, run, job),
         "fingerprint": _fingerprint(run) if dead else None,
         "axis": build(
             now=visit.now, scale=scale, zone=visit.zone, bars=run_bars(visit, [run]), now_at=_NOW_AT
         ),
     }
+
+
+def _may_run_again(visit: Visit, run: Mapping[str, Any], job: Mapping[str, Any] | None) -> bool:
+    """Whether a new run of the job would stand for this one. A call that told of an end is no run of it."""
+    if job is None or job["status"] == "CANCELLED" or run.get("callback_of"):
+        return False
+    return visit.may_trigger and run["state"] in ("FAILED", "UNKNOWN")
 
 
 def _fingerprint(run: Mapping[str, Any]) -> str:
@@ -151,7 +158,9 @@ def _attempt(
     # The last attempt of a run that failed for good was not followed by another, whatever its answer allowed.
     over = attempt["outcome"] == "RETRYABLE" and attempt["retry_in_ms"] is None
     outcome = "TERMINAL" if over else attempt["outcome"]
-    own = (job.get("headers") or {}) if job and job["version"] == run["version"] else {}
+    # A callback carries none of the job's headers.
+    its_own = job and job["version"] == run["version"] and not run.get("callback_of")
+    own = (job.get("headers") or {}) if job and its_own else {}
     called = started and not _is_pulled(run)
     more = {"sent": headers if called else {}, "own": own, "answer": readable(attempt.get("body"))}
     return {**attempt, "outcome": outcome, **more}

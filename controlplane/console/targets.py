@@ -23,7 +23,9 @@ _STATES = ("PENDING", "APPROVED", "DISABLED", "GONE")
 #: Jobs of each listed target are counted up to here.
 _COUNTED = 100
 _NUMBERS = ("max_concurrency", "latency_slo_ms")
-_EDITED = ("base_url", "owner_team", "description", *_NUMBERS)
+#: A share of the calls, in percent, that are delivered twice on purpose.
+_DRILL = "duplicate_percent"
+_EDITED = ("base_url", "owner_team", "description", *_NUMBERS, _DRILL)
 _OVERTAKEN = "Somebody saved another version while you were editing. Saving now puts yours in its place."
 _CREDENTIALS = {"BEARER": ("token",), "BASIC": ("username", "password")}
 _KINDS = (
@@ -87,7 +89,8 @@ def target_edit(visit: Visit, target_id: str) -> HttpResponse:
     if not visit.may_edit_targets:
         raise PermissionDenied
     target = visit.cell.get(path("targets", target_id))
-    saved = {name: str(target[name]) for name in _EDITED if target[name] is not None}
+    flat = {**target, **(target.get("drill") or {})}
+    saved = {name: str(flat[name]) for name in _EDITED if flat.get(name) is not None}
     if visit.request.method == "GET":
         return _form(visit, saved, str(target["version"]), [], target=target)
     typed = {name: visit.request.POST.get(name, "").strip() for name in _EDITED}
@@ -117,16 +120,19 @@ def target_edit(visit: Visit, target_id: str) -> HttpResponse:
 
 
 def _fields(values: dict[str, str]) -> dict[str, Any]:
-    return {
-        name: int(text) if name in _NUMBERS and text.isdecimal() else text
+    fields = {
+        name: int(text) if name in (*_NUMBERS, _DRILL) and text.isdecimal() else text
         for name, text in values.items()
         if text
     }
+    percent = fields.pop(_DRILL, 0)
+    # Nought is how a person says: none.
+    return fields if percent == 0 else {**fields, "drill": {_DRILL: percent}}
 
 
 def _body(values: dict[str, str]) -> dict[str, Any]:
     body: dict[str, Any] = {name: values[name] for name in _TEXTS if values.get(name)}
-    body |= _fields({name: values.get(name, "") for name in _NUMBERS})
+    body |= _fields({name: values.get(name, "") for name in (*_NUMBERS, _DRILL)})
     kind = values.get("auth_type", "HMAC_SHA256")
     body["auth"] = {"type": kind} | {
         name: values.get(name, "") for name in _CREDENTIALS.get(kind, ()) if values.get(name)
@@ -141,9 +147,9 @@ def _form(
     placed: dict[str, list[str]] = {}
     general: list[str] = []
     for fault in faults:
-        name = fault.place.strip("/").replace("auth/", "") or ""
+        name = fault.place.strip("/").replace("auth/", "").replace("drill/", "") or ""
         name = "auth_type" if name in ("auth", "type") else name
-        if name in (*_TEXTS, *_NUMBERS, "auth_type", "token", "username", "password"):
+        if name in (*_TEXTS, *_NUMBERS, _DRILL, "auth_type", "token", "username", "password"):
             placed.setdefault(name, []).append(fault.detail)
         else:
             general.append(f"{fault.place} {fault.detail}".strip())

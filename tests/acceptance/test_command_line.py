@@ -231,7 +231,7 @@ def test_importing_from_eventbridge(cli: Cli) -> None:
     ]
     job = cli.json("jobs", "get", f"eventbridge:default:{name}")
     assert (job["schedule"]["cron"], job["schedule"]["dst"]) == (
-        "0 6 * * 1-5",
+        "0 6 ? * 2-6 *",
         {"gap": "SKIP", "overlap": "FIRST"},
     )
     assert cli.json("jobs", "get", first["applied"][1]["job_id"])["payload"] == {"a": 1}

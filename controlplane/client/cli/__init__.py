@@ -12,6 +12,7 @@ from controlplane.client.cli import (
     calendars,
     importing,
     jobs,
+    making,
     money,
     people,
     planning,
@@ -34,7 +35,7 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 a bad outcome, 2 wrong usage, 3 not allowed, 4 not found, 5 conflict,"
     " 6 invalid, 7 limited, 8 the API is away. `--json` on every command is for machines.",
 )
-app.add_typer(jobs.app, name="jobs")
+app.add_typer(making.app, name="jobs")
 bulk.register(jobs.app)
 app.add_typer(bulk.operations, name="operations")
 command(jobs.app, "backfill")(calendars.backfill)

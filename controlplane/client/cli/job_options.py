@@ -42,6 +42,39 @@ Window = Annotated[int | None, typer.Option(help="Seconds over which starts are 
 Attempts = Annotated[int | None, typer.Option("--max-attempts", help="Of each run.")]
 Misfire = Annotated[str | None, typer.Option(help="RUN_ONCE, RUN_ALL or SKIP.")]
 
+Dialect = Annotated[str | None, typer.Option(help="How --cron is read: UNIX, QUARTZ or EVENTBRIDGE.")]
+Calendar = Annotated[str | None, typer.Option(help="Days on which --cron does not run: cal_….")]
+Roll = Annotated[
+    str | None, typer.Option(help="A run on such a day: SKIP, or it moves to the NEXT or PREVIOUS open day.")
+]
+Overlap = Annotated[
+    str | None,
+    typer.Option(help="While the one before runs: ALLOW, SKIP, BUFFER_ONE or CANCEL_PREVIOUS."),
+]
+Delivery = Annotated[
+    str | None, typer.Option(help="AT_LEAST_ONCE, or AT_MOST_ONCE (of jobs of a single region).")
+]
+Region = Annotated[str | None, typer.Option("--region-policy", help="HOME_ASYNC or SINGLE_REGION.")]
+ConcurrencyKey = Annotated[
+    str | None, typer.Option("--concurrency-key", help="Jobs with the same key share --max-concurrent.")
+]
+MaxConcurrent = Annotated[
+    int | None, typer.Option("--max-concurrent", help="Runs under way with that key, at most; 1 if absent.")
+]
+_TOLD = "who is told: TARGET, TARGET/path, an address below a target, or `none`."
+OnSuccess = Annotated[str | None, typer.Option("--on-success", help=f"When a run succeeds, {_TOLD}")]
+OnFailure = Annotated[str | None, typer.Option("--on-failure", help=f"When a run fails for good, {_TOLD}")]
+
+
+def callback_of(text: str) -> dict[str, Any] | None:
+    """Who is told of a run's end: `tgt_pager`, `tgt_pager/ended`, an address; None for `none`."""
+    if text == "none":
+        return None
+    if "://" in text:
+        return {"url": text}
+    target_id, slash, below = text.partition("/")
+    return without_none(target_id=target_id, path=f"/{below}" if slash else None)
+
 
 def job_fields(
     *,
@@ -59,10 +92,17 @@ def job_fields(
     window: int | None,
     max_attempts: int | None,
     misfire: str | None,
+    overlap: str | None,
+    delivery: str | None,
+    concurrency_key: str | None,
+    max_concurrent: int | None,
+    on_success: str | None,
+    on_failure: str | None,
 ) -> dict[str, Any]:
     """The members of a job, or of a merge patch, that options give."""
     to = without_none(target_id=target, path=path, url=url, method=method, timeout_seconds=timeout)
-    return without_none(
+    told = {"on_success": on_success, "on_failure": on_failure}
+    made = without_none(
         schedule=schedule,
         target=to or None,
         headers=pairs_of(header, ":", "a header") if header else None,
@@ -72,5 +112,10 @@ def job_fields(
         dispatch_window_seconds=window,
         retry_policy={"max_attempts": max_attempts} if max_attempts is not None else None,
         misfire_policy=misfire.upper() if misfire else None,
-        **payload_of(payload),
+        overlap_policy=overlap.upper() if overlap else None,
+        delivery=delivery.upper() if delivery else None,
+        concurrency_key=concurrency_key,
+        max_concurrent=max_concurrent,
     )
+    # Null says something in both: a payload of null, and nobody to be told.
+    return made | payload_of(payload) | {n: callback_of(text) for n, text in told.items() if text is not None}

@@ -10,111 +10,28 @@ from rich.markup import escape
 
 from controlplane.client.cli import tables
 from controlplane.client.cli.job_options import (
-    Attempts,
+    Calendar,
     Cron,
+    Dialect,
     End,
     Every,
-    Headers,
     JobId,
-    Lease,
     Limit,
-    Method,
-    Misfire,
-    Name,
-    Now,
     Once,
-    Path_,
     Payload,
-    PriorityOption,
-    Queue,
+    Roll,
     Start,
-    Tags,
     TargetOption,
-    Timeout,
-    Url,
-    Version,
-    Window,
     Yes,
     Zone,
-    job_fields,
 )
-from controlplane.client.cli.reading import (
-    payload_of,
-    read_document,
-    read_jobs,
-    schedule_of,
-)
+from controlplane.client.cli.reading import payload_of, read_jobs, schedule_of
 from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents, first_line
 from controlplane.client.cli.wording import counted, moment
 from controlplane.client.documents import Job
 from controlplane.client.errors import ApiError
-from controlplane.client.wire import without_none
 
 app = typer.Typer(no_args_is_help=True, help="Jobs: what to call, and when.")
-
-
-@command(app, "create")
-def create(
-    session: Session,
-    file: Annotated[
-        str | None, typer.Option("--file", "-f", help="The job as JSON or TOML; - for stdin.")
-    ] = None,
-    cron: Cron = None,
-    once: Once = None,
-    every: Every = None,
-    now: Now = False,
-    time_zone: Zone = None,
-    start: Start = None,
-    end: End = None,
-    target: TargetOption = None,
-    queue: Queue = None,
-    lease: Lease = None,
-    path: Path_ = None,
-    url: Url = None,
-    method: Method = None,
-    timeout: Timeout = None,
-    payload: Payload = None,
-    header: Headers = None,
-    name: Name = None,
-    key: Annotated[str | None, typer.Option(help="Your own name for it; unique.")] = None,
-    tag: Tags = None,
-    priority: PriorityOption = None,
-    window: Window = None,
-    max_attempts: Attempts = None,
-    misfire: Misfire = None,
-    idempotency_key: Annotated[str | None, typer.Option(help="Makes repeating this command safe.")] = None,
-) -> None:
-    """Create a job from options, from a file, or from a file with some options instead."""
-    schedule = schedule_of(
-        cron=cron, once=once, every=every, now=now, time_zone=time_zone, start=start, end=end
-    )
-    body = read_document(file) if file else {}
-    if not isinstance(body, dict):
-        raise Wrong(f"{file}: one job is expected; `jobs apply -f` takes several")
-    body |= job_fields(
-        schedule=schedule, target=target, path=path, url=url, method=method, timeout=timeout, payload=payload,
-        header=header, name=name, tag=tag, priority=priority, window=window, max_attempts=max_attempts,
-        misfire=misfire,
-    )  # fmt: skip
-    if queue is not None:
-        if target is not None or url is not None:
-            raise Wrong("either --queue, or --target or --url: workers fetch it, or a target is called")
-        calls = {"--path": path, "--method": method, "--timeout": timeout, "--header": header or None}
-        if of_a_call := [option for option, value in calls.items() if value is not None]:
-            verb = "goes" if len(of_a_call) == 1 else "go"
-            raise Wrong(f"{', '.join(of_a_call)} {verb} with --target or --url: workers fetch what is queued")
-        body["target"] = without_none(type="TASK_QUEUE", task_queue=queue, lease_seconds=lease)
-    elif lease is not None:
-        raise Wrong("--lease goes with --queue")
-    body |= without_none(key=key)
-    missing = [
-        what for what, there in (("schedule", "schedule" in body), ("target", "target" in body)) if not there
-    ]
-    if missing:
-        options = {"schedule": "--cron, --once, --every or --now", "target": "--target, --url or --queue"}
-        raise Wrong("; ".join(f"no {what}: {options[what]}" for what in missing))
-    job = session.client.jobs.create(body, idempotency_key=idempotency_key)
-    _show(session, job)
 
 
 @command(app, "list")
@@ -145,64 +62,7 @@ def list_(
 @command(app, "get")
 def get(session: Session, job: JobId) -> None:
     """Show a job with its latest runs."""
-    _show(session, session.client.jobs.get(_id(session, job)))
-
-
-@command(app, "edit")
-def edit(
-    session: Session,
-    job: JobId,
-    file: Annotated[str | None, typer.Option("--file", "-f", help="A merge patch as JSON or TOML.")] = None,
-    cron: Cron = None,
-    once: Once = None,
-    every: Every = None,
-    time_zone: Zone = None,
-    start: Start = None,
-    end: End = None,
-    target: TargetOption = None,
-    path: Path_ = None,
-    url: Url = None,
-    method: Method = None,
-    timeout: Timeout = None,
-    payload: Payload = None,
-    header: Headers = None,
-    name: Name = None,
-    tag: Tags = None,
-    priority: PriorityOption = None,
-    window: Window = None,
-    max_attempts: Attempts = None,
-    misfire: Misfire = None,
-    version: Version = None,
-) -> None:
-    """Change what is given; the rest stays. Runs under way keep their version."""
-    job_id = _id(session, job)
-    changes = read_document(file) if file else {}
-    if not isinstance(changes, dict):
-        raise Wrong(f"{file}: an object is expected")
-    if time_zone and not (cron or once or every):
-        schedule: dict[str, Any] | None = {"time_zone": time_zone}
-    else:
-        schedule = schedule_of(
-            cron=cron, once=once, every=every, now=False, time_zone=time_zone, start=start, end=end
-        )
-        if schedule is not None and time_zone is None:
-            schedule.pop("time_zone", None)
-            schedule |= _zone_if_needed(session, job_id, schedule)
-    changes |= job_fields(
-        schedule=schedule, target=target, path=path, url=url, method=method, timeout=timeout, payload=payload,
-        header=header, name=name, tag=tag, priority=priority, window=window, max_attempts=max_attempts,
-        misfire=misfire,
-    )  # fmt: skip
-    if not changes:
-        raise Wrong("nothing to change was given")
-    _show(session, session.client.jobs.edit(job_id, changes, version=version))
-
-
-def _zone_if_needed(session: Session, job: str, schedule: dict[str, Any]) -> dict[str, Any]:
-    """UTC for a job that becomes a CRON; one that is a CRON keeps its zone."""
-    if schedule["type"] != "CRON" or session.client.jobs.get(job).schedule.get("type") == "CRON":
-        return {}
-    return {"time_zone": "UTC"}
+    show(session, session.client.jobs.get(id_of(session, job)))
 
 
 @command(app, "pause")
@@ -232,7 +92,7 @@ def _each(session: Session, jobs: list[str], act: Any, done: str) -> None:
     with session.progress(f"{counted(len(jobs), 'job')} …", len(jobs)) as advance:
         for job in jobs:
             try:
-                results.append(act(_id(session, job)).raw)
+                results.append(act(id_of(session, job)).raw)
             except ApiError as error:
                 if len(jobs) == 1:
                     raise
@@ -255,7 +115,7 @@ def trigger(
     timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 300.0,
 ) -> None:
     """Start a run by hand, now."""
-    run = session.client.jobs.trigger(_id(session, job), **payload_of(payload))
+    run = session.client.jobs.trigger(id_of(session, job), **payload_of(payload))
     if wait:
         with session.progress(f"Waiting for {run.run_id} …"):
             run = session.client.runs.wait(run.run_id, timeout=timeout)
@@ -274,16 +134,20 @@ def preview(
     time_zone: Zone = None,
     start: Start = None,
     end: End = None,
+    dialect: Dialect = None,
+    calendar: Calendar = None,
+    roll: Roll = None,
     after: Annotated[str | None, typer.Option(help="Occurrences after this instant (now).")] = None,
     count: Annotated[int, typer.Option("--count", "-n", help="How many, 100 at most.")] = 10,
 ) -> None:
     """Show when a schedule, or a job, would run, clock changes included."""
     schedule = schedule_of(
-        cron=cron, once=once, every=every, now=False, time_zone=time_zone, start=start, end=end
-    )
+        cron=cron, once=once, every=every, now=False, time_zone=time_zone, start=start, end=end,
+        dialect=dialect, calendar=calendar, roll=roll,
+    )  # fmt: skip
     if (schedule is None) == (job is None):
         raise Wrong("either a job, or a schedule: --cron, --once or --every")
-    shown = schedule if job is None else session.client.jobs.get(_id(session, job)).schedule
+    shown = schedule if job is None else session.client.jobs.get(id_of(session, job)).schedule
     found = session.client.schedules.preview(shown or {}, after=after, count=count)
     session.answer(found.raw, lambda: tables.preview_table(found, session.now))
 
@@ -299,7 +163,11 @@ def occurrences(
 ) -> None:
     """Tell what became of each occurrence, why one did not run, and when the next ones are."""
     found = session.client.jobs.occurrences(
-        _id(session, job), since=since, until=until, count=count, limit=min(limit, 200) if limit > 0 else 200
+        id_of(session, job),
+        since=since,
+        until=until,
+        count=count,
+        limit=min(limit, 200) if limit > 0 else 200,
     )
     if found.next_cursor is not None:
         session.say(f"[dim]The latest {len(found.past)} are shown; --until looks further back.[/dim]")
@@ -351,10 +219,10 @@ def _applied(session: Session, results: list[dict[str, Any]]) -> Any:
     return made
 
 
-def _id(session: Session, named: str) -> str:
+def id_of(session: Session, named: str) -> str:
     """The id of a job that was named by its id or by its key."""
     return named if named.startswith("job_") else session.client.jobs.get_by_key(named).job_id
 
 
-def _show(session: Session, job: Job) -> None:
+def show(session: Session, job: Job) -> None:
     session.answer(job.raw, lambda: tables.job_card(job, session.now))

@@ -66,14 +66,29 @@ def schedule_of(
     time_zone: str | None,
     start: str | None = None,
     end: str | None = None,
+    dialect: str | None = None,
+    calendar: str | None = None,
+    roll: str | None = None,
 ) -> dict[str, Any] | None:
     """The schedule that options describe; None if they describe none."""
     kinds = [kind for kind, given in (("--cron", cron), ("--once", once), ("--every", every)) if given]
     kinds += ["--now"] if now else []
     if len(kinds) > 1:
         raise Wrong(f"{' and '.join(kinds)}: a job has one schedule")
+    of_cron = {"--dialect": dialect, "--calendar": calendar, "--roll": roll}
+    if not cron and (given := [option for option, value in of_cron.items() if value is not None]):
+        raise Wrong(f"{', '.join(given)} {'goes' if len(given) == 1 else 'go'} with --cron")
     if cron:
-        return without_none(type="CRON", cron=cron, time_zone=time_zone or "UTC", start_at=start, end_at=end)
+        return without_none(
+            type="CRON",
+            cron=cron,
+            dialect=dialect.upper() if dialect else None,
+            time_zone=time_zone or "UTC",
+            start_at=start,
+            end_at=end,
+            calendar=None if calendar == "none" else calendar,
+            roll=roll.upper() if roll else None,
+        )
     if once:
         return without_none(type="ONCE", run_at=once, time_zone=time_zone)
     if every:

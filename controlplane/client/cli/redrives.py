@@ -19,6 +19,9 @@ from controlplane.client.redrive_calls import LetterSelection, Redrive
 Target = Annotated[str | None, typer.Option("--target", "-t", help="That called this target.")]
 Fingerprint = Annotated[str | None, typer.Option(help="That failed in this way.")]
 Job = Annotated[str | None, typer.Option(help="Of this job.")]
+Reason = Annotated[
+    str | None, typer.Option(help="That ended so: FAILED, UNKNOWN (nobody knows), POISON (ended hosts).")
+]
 After = Annotated[str | None, typer.Option(help="That failed at or after this instant.")]
 Before = Annotated[str | None, typer.Option(help="That failed before this instant.")]
 Runs = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="These runs only.")]
@@ -38,6 +41,7 @@ def redrive(
     target: Target = None,
     fingerprint: Fingerprint = None,
     job: Job = None,
+    reason: Reason = None,
     after: After = None,
     before: Before = None,
     all_: All = False,
@@ -47,7 +51,12 @@ def redrive(
 ) -> None:
     """Try dead letters again: one of each way to fail first, then ten, then the rest. It stops by itself
     when one fails as before; exit status 1 then."""
-    options = {"target": target, "fingerprint": fingerprint, "job_id": job}
+    options = {
+        "target": target,
+        "fingerprint": fingerprint,
+        "job_id": job,
+        "reason": reason.upper() if reason else None,
+    }
     times = {"failed_after": after, "failed_before": before}
     chosen = {**options, **times, "run_ids": runs or None}
     _begin(session, "redrive", chosen, all_=all_, rate=rate, yes=yes, wait=wait)
@@ -60,6 +69,7 @@ def purge(
     target: Target = None,
     fingerprint: Fingerprint = None,
     job: Job = None,
+    reason: Reason = None,
     after: After = None,
     before: Before = None,
     all_: All = False,
@@ -68,7 +78,12 @@ def purge(
     wait: Wait = True,
 ) -> None:
     """Be done with dead letters: they leave the queue and are not tried again."""
-    options = {"target": target, "fingerprint": fingerprint, "job_id": job}
+    options = {
+        "target": target,
+        "fingerprint": fingerprint,
+        "job_id": job,
+        "reason": reason.upper() if reason else None,
+    }
     times = {"failed_after": after, "failed_before": before}
     chosen = {**options, **times, "run_ids": runs or None}
     _begin(session, "purge", chosen, all_=all_, rate=rate, yes=yes, wait=wait)

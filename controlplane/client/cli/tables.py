@@ -82,6 +82,9 @@ def job_card(job: Job, now: datetime) -> RenderableType:
                 ("target", _target_line(target)),
                 ("priority", job.priority),
                 ("window", f"{job.dispatch_window_seconds} s"),
+                ("concurrency", _concurrency(job)),
+                ("told of success", _told(job.raw.get("on_success"))),
+                ("told of failure", _told(job.raw.get("on_failure"))),
                 ("misfire policy", job.misfire_policy),
                 ("version", job.version),
                 ("payload", "not shown" if job.payload_hidden else job.payload),
@@ -101,6 +104,17 @@ def job_card(job: Job, now: datetime) -> RenderableType:
         parts += ["", runs]
     parts += [f"Note: {escape(note)}" for note in job.notes]
     return Group(*parts)
+
+
+def _concurrency(job: Job) -> str | None:
+    key = job.raw.get("concurrency_key")
+    return f"at most {job.raw.get('max_concurrent') or 1} under way with {key}" if key else None
+
+
+def _told(callback: Any) -> str | None:
+    if not isinstance(callback, dict):
+        return None
+    return f"{callback.get('target_id')} {callback.get('path') or ''}".strip()
 
 
 def preview_table(preview: Preview, now: datetime) -> RenderableType:
@@ -180,6 +194,10 @@ def run_card(run: Run, now: datetime) -> RenderableType:
         ("lease ends", moment(run.lease_expires_at, now) if run.worker_id and not run.finished else None),
         ("progress", run.progress),
         ("cancel", "requested" if run.cancel_requested else None),
+        ("tells of", run.raw.get("callback_of")),
+    ]
+    rows += [
+        ("told", f"{told.get('target_id')}: {told.get('state')}") for told in run.raw.get("callbacks") or ()
     ]
     if split is not None:
         waits = {name.removesuffix("_ms"): ms for name, ms in split.raw.items() if name.endswith("_ms")}
@@ -234,10 +252,15 @@ def target_card(target: Target, now: datetime) -> RenderableType:
             ("concurrency", target.max_concurrency),
             ("latency SLO", duration(target.latency_slo_ms)),
             ("auth", target.auth.get("type")),
+            ("delivered twice", _drill(target.raw.get("drill"))),
             ("approved", moment(target.approved_at, now)),
             ("version", target.version),
         )
     )
+
+
+def _drill(drill: Any) -> str | None:
+    return f"{drill.get('duplicate_percent')} % of calls" if isinstance(drill, dict) else None
 
 
 def keys_table(keys: Sequence[ApiKey], now: datetime) -> RenderableType:

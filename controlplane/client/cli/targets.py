@@ -11,12 +11,16 @@ from controlplane.client.bulk_calls import TargetTested
 from controlplane.client.cli import tables
 from controlplane.client.cli.job_options import Limit, Payload, Version, Yes
 from controlplane.client.cli.reading import payload_of, read_text, seconds_of
-from controlplane.client.cli.session import BAD_OUTCOME, Session, command, documents
+from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents
 from controlplane.client.documents import Target
 from controlplane.client.wire import without_none
 
 app = typer.Typer(no_args_is_help=True, help="Targets: the places that jobs call.")
 
+Drill = Annotated[
+    int | None,
+    typer.Option(help="Percent of its calls that are delivered twice on purpose, to see that it copes."),
+]
 TargetId = Annotated[str, typer.Argument(metavar="TARGET", help="Its id: tgt_…")]
 
 
@@ -47,6 +51,7 @@ def register(
     description: Annotated[str | None, typer.Option(help="For people.")] = None,
     max_concurrency: Annotated[int | None, typer.Option(help="Calls at once.")] = None,
     latency_slo_ms: Annotated[int | None, typer.Option(help="How fast it should answer.")] = None,
+    drill: Drill = None,
     bearer_file: Annotated[str | None, typer.Option(help="A file with a bearer token to send, too.")] = None,
     approve: Annotated[bool, typer.Option("--approve", help="Approve it at once.")] = False,
 ) -> None:
@@ -62,6 +67,7 @@ def register(
         max_concurrency=max_concurrency,
         latency_slo_ms=latency_slo_ms,
         auth=auth,
+        drill_percent=drill,
     )
     document = dict(target.raw)
     if approve:
@@ -69,6 +75,34 @@ def register(
     _with_secret(session, target, document)
     if not approve:
         session.say(f"[dim]Jobs may call it after `clockhouse targets approve {target.target_id}`.[/dim]")
+
+
+@command(app, "edit")
+def edit(
+    session: Session,
+    target: TargetId,
+    base_url: Annotated[str | None, typer.Option(help="Another one needs a new approval.")] = None,
+    team: Annotated[str | None, typer.Option(help="Who owns it.")] = None,
+    description: Annotated[str | None, typer.Option(help="For people.")] = None,
+    max_concurrency: Annotated[int | None, typer.Option(help="Calls at once.")] = None,
+    latency_slo_ms: Annotated[int | None, typer.Option(help="How fast it should answer.")] = None,
+    drill: Drill = None,
+    version: Version = None,
+) -> None:
+    """Change what is given; the rest stays. `--drill 0` ends the drill."""
+    changes = without_none(
+        base_url=base_url,
+        owner_team=team,
+        description=description,
+        max_concurrency=max_concurrency,
+        latency_slo_ms=latency_slo_ms,
+    )
+    if drill is not None:
+        changes["drill"] = {"duplicate_percent": drill} if drill else None
+    if not changes:
+        raise Wrong("nothing to change was given")
+    found = session.client.targets.edit(target, changes, version=version)
+    session.answer(found.raw, lambda: tables.target_card(found, session.now))
 
 
 @command(app, "approve")

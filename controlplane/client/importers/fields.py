@@ -72,20 +72,6 @@ def _number(field: Field, text: str) -> int:
     return number
 
 
-def written(values: frozenset[int]) -> str:
-    """Numbers as a list with ranges: `1-5`, `0,15,30`."""
-    parts: list[str] = []
-    ordered = sorted(values)
-    start = 0
-    for i, value in enumerate(ordered):
-        if i + 1 == len(ordered) or ordered[i + 1] != value + 1:
-            run = ordered[start : i + 1]
-            # Two neighbours read better as a list.
-            parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(number) for number in run]
-            start = i + 1
-    return ",".join(parts)
-
-
 def shown(field: Field, text: str) -> str:
     """The field in our dialect: as it was written, but for steps longer than the field. Those match
     where they begin, here they are refused; the field's own length says the same, and keeps a `*` in

@@ -109,11 +109,12 @@
   const count = $("[data-bulk-count]");
   if (count) {
     const whole = count.textContent;
+    const noun = count.dataset.bulkCount || "job";
     const all = $("[data-tick-all]");
     const ticks = $$("[data-tick]");
     const showTicked = () => {
       const ticked = ticks.filter((tick) => tick.checked).length;
-      count.textContent = ticked ? ticked + (ticked === 1 ? " ticked job" : " ticked jobs") : whole;
+      count.textContent = ticked ? ticked + " ticked " + noun + (ticked === 1 ? "" : "s") : whole;
       all.checked = ticked === ticks.length;
       all.indeterminate = ticked > 0 && ticked < ticks.length;
     };

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from typer.testing import CliRunner, Result
 
 from controlplane.client import Clockhouse, Retries
+from controlplane.client.cli import app
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,3 +119,15 @@ def client(server: Server) -> Iterator[Clockhouse]:
 
 
 QUICK = Retries(attempts=4, first_seconds=0.01, most_seconds=0.02)
+
+
+@pytest.fixture
+def cli(server: Server, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command line against that server, by its words."""
+    monkeypatch.setenv("CLOCKHOUSE_API_URL", server.url)
+    monkeypatch.setenv("CLOCKHOUSE_API_KEY", "ch_live_test")
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, list(words))
+
+    return run

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from controlplane.client.cli import app
 from tests.component.controlplane.client.conftest import Received, Server
 
 NOW = "2026-11-30T12:00:00Z"
@@ -28,17 +26,6 @@ def letters(request: Received) -> Any:
         "redrive_id": "op_1", "action": "purge", "state": "DONE", "total": 3, "processed": 3, "done": 3,
         "unchanged": 0, "failed": 0, "max_per_second": 50, "created_at": NOW,
     }  # fmt: skip
-
-
-@pytest.fixture
-def cli(server: Server, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("CLOCKHOUSE_API_URL", server.url)
-    monkeypatch.setenv("CLOCKHOUSE_API_KEY", "ch_live_test")
-
-    def cli(*words: str) -> Result:
-        return CliRunner().invoke(app, list(words))
-
-    return cli
 
 
 @pytest.mark.parametrize("verb", ["redrive", "purge"])
@@ -77,3 +64,9 @@ def test_a_queued_job_takes_no_options_of_a_call(
     done = cli("jobs", "create", "--now", "--queue", "ledger", *options)
     assert (done.exit_code, server.received) == (2, [])
     assert said in " ".join(done.stderr.split())
+
+
+def test_dead_letters_are_chosen_by_reason(server: Server, cli: Any) -> None:
+    server.handler = letters
+    assert cli("dlq", "redrive", "--reason", "poison", "--yes").exit_code == 0
+    assert server.received[0].body["filter"] == {"reason": "POISON"}

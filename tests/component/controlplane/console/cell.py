@@ -14,7 +14,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from cells.contract import BODY_HASH_HEADER, Caller, body_hash, verify_request
-from tests.component.controlplane.console.past import BACKFILL, BACKFILL_PLAN, CALENDAR
+from tests.component.controlplane.console.past import BACKFILL, BACKFILL_PLAN, CALENDAR, LETTERS, REDRIVE
 
 JOB_ID = "job_01m8njb93zg06vpdgn4y6fe2g1"
 RUN_ID = f"{JOB_ID}:2026-11-30T06:33:26Z"
@@ -274,6 +274,8 @@ class Cell:
         self.name = name
         self.calls: list[Call] = []
         self.answers: dict[str, Answer | bytes] = {}
+        #: Said first and in this order, before `answers`.
+        self.turns: dict[str, list[Answer]] = {}
         self.use: dict[str, Any] = dict(USE)
         cell = self
 
@@ -312,6 +314,8 @@ class Cell:
 
     def answer(self, method: str, path: str) -> Answer | bytes:
         """The usual answers."""
+        if turns := self.turns.get(f"{method} {path}"):
+            return turns.pop(0)
         given = self.answers.get(f"{method} {path}")
         if given is not None:
             return given
@@ -346,6 +350,10 @@ class Cell:
             "GET /v1/backfills": {"items": [BACKFILL], "next_cursor": None},
             "GET /v1/backfills/bf_1": BACKFILL,
             "POST /v1/backfills/bf_1:stop": {**BACKFILL, "state": "STOPPED"},
+            "POST /v1/dlq:redrive": LETTERS,
+            "GET /v1/redrives": {"items": [REDRIVE], "next_cursor": None},
+            "GET /v1/redrives/op_2": REDRIVE,
+            "POST /v1/redrives/op_2:stop": {**REDRIVE, "state": "STOPPED"},
             "GET /v1/targets": {"items": [TARGET], "next_cursor": None},
             "GET /v1/dlq": {"items": [], "groups": [], "truncated": False, "next_cursor": None},
             "GET /v1/stats": {"since": "", "until": "", "minutes": [FIGURES], "total": FIGURES},

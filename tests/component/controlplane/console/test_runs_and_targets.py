@@ -10,14 +10,10 @@ import pytest
 
 from tests.component.controlplane.console.cell import EVENT, FIGURES, JOB, JOB_ID, RUN, RUN_ID, TARGET, Cell
 from tests.component.controlplane.console.conftest import Signed, sign_in
+from tests.component.controlplane.console.past import LETTER
 
 pytestmark = pytest.mark.django_db
 
-LETTER = {
-    "run_id": RUN_ID, "job_id": JOB_ID, "series": 1, "fingerprint": "abc", "reason": "FAILED",
-    "target_id": "tgt_echo", "http_status": 500, "error": None, "attempt": 1,
-    "failed_at": "2026-11-30T06:33:27Z",
-}  # fmt: skip
 GROUP = {
     "fingerprint": "abc", "target_id": "tgt_echo", "http_status": 500, "error": None, "count": 1234,
     "first_failed_at": "2026-11-30T06:00:00Z", "last_failed_at": "2026-11-30T06:33:27Z",
@@ -79,6 +75,29 @@ def test_running_again_says_what_it_means_and_starts_one_run(cell: Cell, owner: 
     viewer = sign_in("viewer")
     assert viewer.browser.post(f"{viewer.base}/runs/{RUN_ID}/again").status_code == 403
     assert b"Run again" not in viewer.browser.get(f"{viewer.base}/runs/{RUN_ID}/").content
+
+
+def test_who_is_told_of_an_end_is_shown_with_it(cell: Cell, owner: Signed) -> None:
+    call = f"{RUN_ID}~-1025"
+    told = {"run_id": call, "target_id": "tgt_pager", "state": "FAILED", "attempt": 20,
+            "http_status": 503, "finished_at": "2026-11-30T09:33:27Z"}  # fmt: skip
+    cell.answers[f"GET /v1/runs/{RUN_ID}"] = (200, {**RUN, "callbacks": [told], "callback_of": None})
+    page = owner.browser.get(f"{owner.base}/runs/{RUN_ID}/").content.decode()
+    assert "Who was told how it ended" in page
+    assert "/targets/tgt_pager/" in page
+    assert f"/runs/{call}/" in page
+    own = {**RUN, "run_id": call, "target_id": "tgt_pager", "callback_of": RUN_ID, "callbacks": []}
+    cell.answers[f"GET /v1/runs/{call}"] = (200, own)
+    page = owner.browser.get(f"{owner.base}/runs/{call}/").content.decode()
+    assert "This call tells how" in page
+    assert f"/runs/{RUN_ID}/" in page
+    assert "Run again" not in page
+    job = {**JOB, "on_failure": {"target_id": "tgt_pager", "path": "/x"}, "concurrency_key": "warehouse",
+           "max_concurrent": 2, "delivery": "AT_MOST_ONCE"}  # fmt: skip
+    cell.answers[f"GET /v1/jobs/{JOB_ID}"] = (200, job)
+    page = owner.browser.get(f"{owner.base}/jobs/{JOB_ID}/").content.decode()
+    assert "Told of failure" in page
+    assert "at most 2 under way with the key <code>warehouse</code>" in page
 
 
 # --- dead letters ------------------------------------------------------------------------
@@ -153,6 +172,23 @@ def test_a_target_is_edited_over_the_version_that_was_seen(cell: Cell, owner: Si
     fault = {"pointer": "/max_concurrency", "detail": "is above 10000"}
     cell.answers["PATCH /v1/targets/tgt_echo"] = (422, {"detail": "1 fault", "errors": [fault]})
     assert b"is above 10000" in owner.browser.post(url, form).content
+
+
+def test_a_drill_is_begun_and_ended_in_the_form(cell: Cell, owner: Signed) -> None:
+    url = f"{owner.base}/targets/tgt_echo/edit"
+    form = {"base_url": TARGET["base_url"], "max_concurrency": "10", "latency_slo_ms": "2000", "version": "1"}
+    cell.answers["PATCH /v1/targets/tgt_echo"] = (200, {**TARGET, "version": 2})
+    owner.browser.post(url, {**form, "duplicate_percent": "5"})
+    drilled = {**TARGET, "drill": {"duplicate_percent": 5}}
+    cell.answers["GET /v1/targets/tgt_echo"] = (200, drilled)
+    assert b"5 % of calls are delivered twice" in owner.browser.get(f"{owner.base}/targets/tgt_echo/").content
+    assert b'name="duplicate_percent" inputmode="numeric" value="5"' in owner.browser.get(url).content
+    owner.browser.post(url, {**form, "duplicate_percent": "0"})
+    calls = [call.body for call in cell.asked("PATCH", "/v1/targets/tgt_echo")]
+    assert calls == [{"drill": {"duplicate_percent": 5}}, {"drill": None}]
+    fault = {"pointer": "/drill/duplicate_percent", "detail": "is above 100"}
+    cell.answers["PATCH /v1/targets/tgt_echo"] = (422, {"detail": "1 fault", "errors": [fault]})
+    assert b"is above 100" in owner.browser.post(url, {**form, "duplicate_percent": "101"}).content
 
 
 def test_dead_letters_are_filtered_by_address(cell: Cell, owner: Signed) -> None:

@@ -48,12 +48,12 @@ def said(
         (
             "operation.started",
             {"action": "redrive", "total": 1},
-            ("Redriving 1 dead letter began", "live", "dlq", ""),
+            ("Redriving 1 dead letter began", "live", "redrive", "sub"),
         ),
         (
             "operation.ended",
             {"action": "purge", "total": 7},
-            ("Purging 7 dead letters is done", "good", "dlq", ""),
+            ("Purging 7 dead letters is done", "good", "redrive", "sub"),
         ),
         (
             "backfill.stopped",

@@ -31,6 +31,14 @@ JOB: dict[str, Any] = {
     "priority": "HIGH",
     "dispatch_window_seconds": 300,
     "misfire_policy": "SKIP",
+    "misfire_grace_seconds": 90,
+    "overlap_policy": "BUFFER_ONE",
+    "region_policy": "SINGLE_REGION",
+    "delivery": "AT_MOST_ONCE",
+    "concurrency_key": "warehouse",
+    "max_concurrent": 3,
+    "on_success": {"target_id": "tgt_b", "path": "/ended"},
+    "on_failure": {"target_id": "tgt_c", "path": ""},
 }
 
 
@@ -51,6 +59,22 @@ def patch(form: JobForm, *, payload_hidden: bool = False, **job: Any) -> Any:
 def test_what_was_not_touched_is_not_sent() -> None:
     assert patch(typed()) == {}
     assert changes(saved(), typed()) == []
+
+
+def test_a_duplicate_keeps_everything() -> None:
+    calendar = {"calendar": "cal_de", "roll": "NEXT", "dialect": "EVENTBRIDGE"}
+    for job in (JOB, {**JOB, "schedule": {**JOB["schedule"], **calendar}}):
+        body = json.loads(msgspec.json.encode(JobForm(values=fields_of(job), token="").body()))
+        assert body == {**job, "on_failure": {"target_id": "tgt_c"}}
+
+
+def test_who_is_told_is_changed_and_taken_away() -> None:
+    assert patch(typed(on_failure_path="/x")) == {"on_failure": {"path": "/x"}}
+    assert patch(typed(on_success="", on_success_path="")) == {"on_success": None}
+    taken = patch(typed(concurrency_key="", max_concurrent=""))
+    assert taken == {"concurrency_key": None, "max_concurrent": None}
+    (change,) = changes(saved(), typed(on_success="tgt_z"))
+    assert (change.name, change.saved, change.typed) == ("on_success", "tgt_b", "tgt_z")
 
 
 @pytest.mark.parametrize(

@@ -63,12 +63,17 @@ def test_the_whole_body_is_what_the_api_takes() -> None:
     made = form(
         name="Digest", path="/v1/x", tags="a, b ,", headers="X-A: 1\nX-B: two: three",
         payload='{"n": 12345678901234567890}', dispatch_window_seconds="60", key="digest",
+        concurrency_key="warehouse", max_concurrent="2", misfire_grace_seconds="5", on_failure="tgt_pager",
+        on_failure_path="/x",
     )  # fmt: skip
     body = sent(made)
     assert made.faults == {}
     assert body["tags"] == ["a", "b"]
     assert body["headers"] == {"X-A": "1", "X-B": "two: three"}
     assert body["payload"] == {"n": 12345678901234567890}
+    assert body["on_failure"] == {"target_id": "tgt_pager", "path": "/x"}
+    assert (body["max_concurrent"], body["misfire_grace_seconds"]) == (2, 5)
+    assert "on_success" not in body
     JobIn.model_validate_json(msgspec.json.encode(made.body()))
 
 
@@ -87,6 +92,7 @@ def test_the_apis_faults_come_to_their_fields() -> None:
             Fault(place="/retry_policy/max_attempts", detail="too many"),
             Fault(place="/headers/X-A", detail="is reserved"),
             Fault(place="/schedule/dst/gap", detail="odd"),
+            Fault(place="/on_success/target_id", detail="is not approved"),
             Fault(place="/something/else", detail="strange"),
             Fault(place="", detail="bad"),
         ]
@@ -96,6 +102,7 @@ def test_the_apis_faults_come_to_their_fields() -> None:
         "max_attempts": ["too many"],
         "headers": ["is reserved"],
         "dst_gap": ["odd"],
+        "on_success": ["is not approved"],
     }
     assert made.general == ["/something/else strange", "bad"]
     assert [name for name, _ in made.field_faults] == ["cron", "dst_gap", "headers", "max_attempts"]

@@ -42,12 +42,15 @@ def eventbridge(upper: bool = True) -> st.SearchStrategy[str]:
     case = str.upper if upper else str.lower
     weekdays = st.one_of(
         field(1, 7, _WEEKDAYS),
-        st.integers(1, 5).map(lambda nth: f"1#{nth}"),
-        st.integers(1, 5).map(lambda nth: f"SUN#{nth}"),
+        st.tuples(st.integers(1, 7), st.integers(1, 5)).map(lambda pair: f"{pair[0]}#{pair[1]}"),
+        st.tuples(st.sampled_from(_WEEKDAYS), st.integers(1, 5)).map(lambda pair: f"{pair[0]}#{pair[1]}"),
+        st.integers(1, 7).map(lambda weekday: f"{weekday}L"),
+        st.sampled_from(_WEEKDAYS).map(lambda weekday: f"{weekday}L"),
         st.just("L"),
     )
+    nearest = st.integers(1, 31).map(lambda day: f"{day}W")
     days = st.one_of(
-        st.tuples(st.one_of(field(1, 31, open_step=True), st.just("L")), st.just("?")),
+        st.tuples(st.one_of(field(1, 31, open_step=True), nearest, st.just("L")), st.just("?")),
         st.tuples(st.just("?"), weekdays),
     )
     years = st.one_of(
@@ -55,6 +58,7 @@ def eventbridge(upper: bool = True) -> st.SearchStrategy[str]:
         st.integers(2027, 2029).map(str),
         st.just("2027-2028"),
         st.just("2028,2027"),
+        st.just("2027,2029"),
         st.just("2028/1"),
     )
     parts = st.tuples(

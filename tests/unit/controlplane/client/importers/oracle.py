@@ -57,15 +57,27 @@ def _aws_day(day: date, dom: str, month: str, dow: str, year: str) -> bool:
         return False
     length = calendar.monthrange(day.year, day.month)[1]
     if dow == "?":
+        if dom.endswith("W"):
+            return _is_nearest_weekday(day, int(dom[:-1]), length)
         return day.day == length if dom == "L" else _matches(dom, day.day, 1, 31, {})
     names = {name: n + 1 for n, name in enumerate(_DAYS)}
     weekday = day.isoweekday() % 7 + 1  # 1 is Sunday
     if dow == "L":
         return weekday == 7
+    if dow.endswith("L"):
+        return weekday == _value(dow[:-1], names) and day.day > length - 7
     if "#" in dow:
         wanted, nth = dow.split("#")
         return weekday == _value(wanted, names) and (day.day + 6) // 7 == int(nth)
     return _matches(dow, weekday, 1, 7, names)
+
+
+def _is_nearest_weekday(day: date, wanted: int, length: int) -> bool:
+    """Whether a day is the Monday to Friday nearest to that day of its month, and in it."""
+    if wanted > length:
+        return False
+    weekdays = [n for n in range(1, length + 1) if day.replace(day=n).isoweekday() < 6]
+    return day.day == min(weekdays, key=lambda n: abs(n - wanted))
 
 
 def fires(

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from cells.domain.job import Dst, Gap, Overlap, Schedule, ScheduleType
+from cells.domain.job import Dialect, Dst, Gap, Overlap, Schedule, ScheduleType
 from cells.domain.schedule import compile_schedule, normalise
 
 
 def schedule_of(document: Mapping[str, Any]) -> Schedule:
     """The document as the cell reads it."""
-    members = {name: value for name, value in document.items() if name not in ("type", "dst")}
+    members = {name: value for name, value in document.items() if name not in ("type", "dst", "dialect")}
     dst = document.get("dst", {})
     return Schedule(
         type=ScheduleType(document["type"]),
+        dialect=Dialect(document.get("dialect", "UNIX")),
         dst=Dst(gap=Gap(dst.get("gap", "SHIFT")), overlap=Overlap(dst.get("overlap", "FIRST"))),
         **members,
     )
