@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rest_framework import serializers
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -16,7 +17,8 @@ from controlplane.actors import Actor
 from controlplane.api.principal import principal_of
 from controlplane.api.problems import Problem, invalid
 from controlplane.errors import NotFound
-from controlplane.tenants.models import Tenant
+from controlplane.operators.reads import record_read
+from controlplane.tenants.models import Tenant, tenant_uuid
 
 
 class Strict(serializers.Serializer[Any]):
@@ -66,6 +68,7 @@ class ApiView(APIView):
         super().initial(request, *args, **kwargs)
         if self.needs_tenant and principal_of(request).tenant_id is None:
             raise Problem(400, ErrorCode.MALFORMED, "Name the tenant in X-Tenant-Id.")
+        self._record_read(request, kwargs.get("tenant"))
         # PostgreSQL keeps no NUL: nothing is called so, and nothing can be looked for.
         if any("\0" in str(value) for value in kwargs.values()):
             raise NotFound("nothing by that name")
@@ -81,6 +84,15 @@ class ApiView(APIView):
         ]
         if faults:
             raise invalid(faults)
+
+    def _record_read(self, request: Request, named: str | None) -> None:
+        """An operator who reads of a tenant is in its audit log; changes are there by themselves."""
+        principal = principal_of(request)
+        if not principal.operator or request.method not in SAFE_METHODS:
+            return
+        tenant_id = principal.tenant_id if named is None else tenant_uuid(named)
+        if tenant_id is not None and Tenant.objects.filter(pk=tenant_id).exists():
+            record_read(tenant_id=tenant_id, actor=principal.as_actor(), what=request.path)
 
     @property
     def tenant_id(self) -> uuid.UUID:

@@ -64,6 +64,7 @@ class QuotaUseDocument(Document):
     at_least = serializers.BooleanField()
     share = serializers.FloatField(allow_null=True)
     measured = serializers.CharField()
+    unknown_since = serializers.DateTimeField(allow_null=True)
 
 
 class LiveTenantDocument(TenantDocument):

@@ -260,6 +260,7 @@ class QuotaUse(Document):
     at_least: bool = False
     share: float | None
     measured: str | None
+    unknown_since: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,11 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpResponse
+from django.core.cache import cache
+from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 
 from controlplane.console.visit import Visit
 from controlplane.errors import Invalid, Refused
+
+_TOKEN_SECONDS = 24 * 3600
+
+
+def first_use(request: HttpRequest, token: str) -> bool:
+    """Whether a form is sent for the first time: a second click must not make a second key. Of several
+    requests at once exactly one is the first."""
+    return bool(token) and bool(cache.add(f"key-form:{request.user.pk}:{token}", 1, timeout=_TOKEN_SECONDS))
 
 
 def for_people(refused: Refused) -> str:

@@ -8,14 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.core.cache import cache
 from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
 from controlplane.actors import Actor
-from controlplane.console.acting import Form, ask, done, not_done
+from controlplane.console.acting import Form, ask, done, first_use, not_done
 from controlplane.console.audit import names_of
 from controlplane.console.lists import PAGE, next_page
 from controlplane.console.visit import Visit, tenant_page
@@ -40,13 +39,6 @@ EXPIRIES = (("30", "in 30 days"), ("90", "in 90 days"), ("365", "in a year"), ("
 GRACES = ((0, "at once"), (1, "in an hour"), (24, "in a day"), (168, "in a week"), (720, "in 30 days"))
 _FIELDS = ("name", "scopes", "expires_at")
 _EXPIRIES = dict(EXPIRIES)
-_TOKEN_SECONDS = 24 * 3600
-
-
-def first_use(request: HttpRequest, token: str) -> bool:
-    """Whether a form is sent for the first time: a second click must not make a second key. Of several
-    requests at once exactly one is the first."""
-    return bool(token) and bool(cache.add(f"key-form:{request.user.pk}:{token}", 1, timeout=_TOKEN_SECONDS))
 
 
 def issue(
@@ -165,6 +157,9 @@ def _rotate(visit: Visit, key: ApiKey) -> HttpResponse:
     if asked not in {str(value) for value, _ in GRACES}:
         raise invalid("/grace_hours", f"one of {', '.join(str(value) for value, _ in GRACES)}")
     hours = int(asked)
+    if not first_use(visit.request, visit.request.POST.get("token", "")[:64]):
+        done(visit, "The key {} was rotated already. The new one’s text was shown once, then.", key.name)
+        return redirect(visit.url("keys"))
     issued = rotate_api_key(
         tenant_id=visit.tenant.id, key_id=key.id, grace=timedelta(hours=hours), actor=visit.actor, reason=""
     )
@@ -193,6 +188,7 @@ def _ask(visit: Visit, key: ApiKey, verb: str) -> HttpResponse:
             verb="Rotate",
             danger=False,
             graces=GRACES,
+            token=str(uuid.uuid4()),
             **common,
         )
     return ask(

@@ -12,8 +12,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
-from controlplane.console.acting import Form
-from controlplane.console.api_keys import first_use
+from controlplane.console.acting import Form, first_use
 from controlplane.console.cells_client import CellAway, Fault, Refused, path
 from controlplane.console.job_form import LOCAL_TIME
 from controlplane.console.lists import PAGE, asked, label, labels_of, next_page

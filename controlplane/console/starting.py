@@ -11,8 +11,8 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
-from controlplane.console.acting import done, not_done
-from controlplane.console.api_keys import USUAL_SCOPES, first_use, issue
+from controlplane.console.acting import done, first_use, not_done
+from controlplane.console.api_keys import USUAL_SCOPES, issue
 from controlplane.console.cells_client import CellAway
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.errors import Refused

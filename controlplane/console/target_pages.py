@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +14,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
+from controlplane.console.acting import first_use
 from controlplane.console.axis import SCALES, build
 from controlplane.console.capacity import capacity
 from controlplane.console.cells_client import CellAway, Refused, path
@@ -192,6 +194,9 @@ def _disable(visit: Visit, target_id: str) -> HttpResponse:
 
 
 def _rotate(visit: Visit, target_id: str) -> HttpResponse:
+    if not first_use(visit.request, visit.request.POST.get("token", "")[:64]):
+        messages.info(visit.request, "It has a new secret already, which was shown once, then.")
+        return redirect(visit.url("target", target_id))
     answer = visit.cell.post(path("targets", target_id, verb="rotate-secret"), {})
     return secret_page(visit, answer.document, "has a new secret")
 
@@ -250,6 +255,7 @@ def _confirm(visit: Visit, target_id: str, verb: str) -> HttpResponse:
         number=at_most_shown(jobs),
         one=at_most_shown(jobs) == "1",
         due=len(due),
+        token=str(uuid.uuid4()),
         methods=("POST", "GET", "PUT", "PATCH", "DELETE"),
     )
 

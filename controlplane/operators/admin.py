@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.contrib.auth.models import Group
 
 from controlplane.adminsite import ReadOnlyAdmin
-from controlplane.operators.models import PayloadGrant, SupportVisit
+from controlplane.operators.models import OperatorRead, PayloadGrant, SupportVisit
 
 for _model in (EmailAddress, Authenticator, UserSession, Group):
     if admin.site.is_registered(_model):
@@ -29,6 +29,12 @@ class SupportVisitAdmin(ReadOnlyAdmin):
 class PayloadGrantAdmin(ReadOnlyAdmin):
     list_display = ("tenant", "until", "granted_by")
     list_select_related = ("tenant",)
+
+
+@admin.register(OperatorRead)
+class OperatorReadAdmin(ReadOnlyAdmin):
+    list_display = ("operator", "tenant_id", "hour")
+    ordering = ("-id",)
 
 
 @admin.register(EmailAddress)

@@ -48,3 +48,22 @@ class PayloadGrant(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tenant_id} until {self.until}"
+
+
+class OperatorRead(models.Model):
+    """An operator looked at a tenant within an hour: what keeps the audit log from a line for each page."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    operator = models.CharField(max_length=200)  # `user:<uuid>`, `key:<id>`
+    tenant_id = models.UUIDField()
+    hour = models.DateTimeField()  # its beginning
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["operator", "tenant_id", "hour"], name="operator_read_once_an_hour"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.operator} {self.tenant_id} {self.hour:%Y-%m-%d %H}h"

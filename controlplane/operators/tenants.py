@@ -18,9 +18,11 @@ from django.utils import timezone
 from billing.live import latest_hour
 from billing.reports import daily_cost, daily_cost_of
 from cells.contract import Metric
+from controlplane.adminsite import operator
 from controlplane.events.models import AuditEvent
 from controlplane.operators.models import SupportVisit
 from controlplane.operators.pages import act, operator_page, page
+from controlplane.operators.reads import record_read
 from controlplane.operators.support import VISIT_MINUTES, begin_visit, payload_grant
 from controlplane.tenants.actions.tenants import resume_tenant, set_quotas, suspend_tenant
 from controlplane.tenants.models import ApiKey, Quota, Tenant, TenantState, User
@@ -111,6 +113,7 @@ def _tenant(slug: str) -> Tenant:
 def one_tenant(request: HttpRequest, slug: str) -> HttpResponse:
     """GET /admin/pages/tenants/<slug>/"""
     tenant = _tenant(slug)
+    record_read(tenant_id=tenant.id, actor=operator(request), what=request.path)
     today = timezone.now().astimezone(UTC).date()
     open_visit = SupportVisit.objects.filter(
         operator=request.user, tenant=tenant, ended_at=None, expires_at__gt=timezone.now()

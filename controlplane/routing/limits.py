@@ -83,7 +83,7 @@ class Limiter:
 
     @property
     def circuit_open(self) -> bool:
-        """Whether Valkey is left alone for now."""
+        """Whether Valkey is left alone until a probe answers."""
         return self._probe is not None
 
     async def check(self, tenant_id: str, rate: int) -> Verdict:

@@ -39,9 +39,14 @@ def _exchange(
     timeout: httpx.Timeout,
 ) -> httpx.Response:
     fault = "no address"
+    until = time.monotonic() + (timeout.read or 0.0)
     for address in _turns.order(url):
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        patience = httpx.Timeout(left, connect=min(left, timeout.connect or left))
         try:
-            return _http().request(method, address + path, content=content, headers=headers, timeout=timeout)
+            return _http().request(method, address + path, content=content, headers=headers, timeout=patience)
         except (httpx.ConnectError, httpx.ConnectTimeout) as e:
             _turns.refused(address)
             fault = f"{type(e).__name__}: {e}"
@@ -51,8 +56,8 @@ def _exchange(
 
 
 def call_cell(cell: Cell, method: str, path: str, body: Any = None, *, timeout: float | None = None) -> Any:
-    """Calls a cell and gives its JSON answer back, which may take `timeout` seconds (5). Raises
-    `CellUnreachable`."""
+    """Calls a cell and gives its JSON answer back, which may take `timeout` seconds (5), all its
+    addresses together. Raises `CellUnreachable`."""
     url = Site.objects.filter(cell=cell, primary=True).values_list("url", flat=True).first()
     if url is None:
         raise CellUnreachable(f"{cell.name} has no site")

@@ -1,17 +1,22 @@
 """What a tenant uses of each quota right now: one place for the API and the console.
 
 The cell counts what it holds; requests are the routers' newest sealed minute, and workflow steps the
-cell's. What cannot be known now is None, never a guess.
+cell's. What cannot be known now is None, never a guess: a minute without a record is nought only while
+the meters of whoever counts do arrive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from billing.live import latest_minute
+from django.utils import timezone
+
+from billing.live import latest_minute, received_by_cell
 from cells.contract import Metric
+from controlplane.signatures import ROUTER_KID
 from controlplane.tenants.models import Quota, Tenant
 from controlplane.topology.cell_client import CellUnreachable, call_cell
 from controlplane.topology.models import Placement
@@ -31,6 +36,10 @@ _PER_MINUTE = {
     "workflow_steps_per_second": Metric.WORKFLOW_STEPS,
     "api_requests_per_second": Metric.API_REQUESTS,
 }
+#: A page waits no longer for a cell, however it hangs (seconds).
+_PATIENCE_S = 1.0
+#: Meters that have not come for so long are missing; a minute is shipped within one.
+_OVERDUE = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +50,7 @@ class QuotaUse:
     quota: int
     used: float | None  # None: not known now
     measured: str
+    unknown_since: datetime | None = None  # when the meters came last that would say it
 
     @property
     def at_least(self) -> bool:
@@ -64,15 +74,32 @@ def live_use(tenant: Tenant) -> tuple[list[QuotaUse], str]:
         away = "The workspace is not placed yet."
     else:
         try:
-            counted = call_cell(placement.cell, "GET", f"/internal/tenants/{tenant.public_id}/use")
+            counted = call_cell(
+                placement.cell, "GET", f"/internal/tenants/{tenant.public_id}/use", timeout=_PATIENCE_S
+            )
         except CellUnreachable:
             away = "The cell does not answer; jobs it holds are safe."
     used: dict[str, float | None] = {name: counted.get(name) for name in Quota.NAMES}
+    since: dict[str, datetime] = {}
+    received = received_by_cell()
     for name, metric in _PER_MINUTE.items():
-        requests = latest_minute(tenant.id, metric)
-        # A minute that nobody counted anything in has no record.
-        used[name] = 0.0 if requests is None else requests / 60
+        quantity = latest_minute(tenant.id, metric)
+        used[name] = None if quantity is None else quantity / 60
+        sender = ROUTER_KID if metric is Metric.API_REQUESTS else placement and placement.cell_id
+        came = received.get(sender or "")
+        if quantity is not None or came is None:
+            continue
+        if timezone.now() - came < _OVERDUE:
+            used[name] = 0.0  # whoever counts is heard, and counted nothing
+        else:
+            since[name] = came
     return [
-        QuotaUse(name=name, quota=getattr(tenant.quota, name), used=used[name], measured=MEASURED[name])
+        QuotaUse(
+            name=name,
+            quota=getattr(tenant.quota, name),
+            used=used[name],
+            measured=MEASURED[name],
+            unknown_since=since.get(name),
+        )
         for name in Quota.NAMES
     ], away

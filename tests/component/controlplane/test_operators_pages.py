@@ -9,14 +9,18 @@ from django.apps import apps
 from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from controlplane.actors import Actor, service
 from controlplane.events.models import AuditEvent
+from controlplane.operators.models import OperatorRead
 from controlplane.tenants.actions.api_keys import create_api_key
 from controlplane.tenants.actions.tenants import set_quotas
 from controlplane.tenants.models import ApiKey, Tenant, User
 from controlplane.topology.models import Cell
 from tests.component.controlplane.factories import CellFactory, MembershipFactory, TenantFactory
+from tests.component.controlplane.signed import operator as signed_operator
+from tests.component.controlplane.signed import tenant_admin
 from tests.component.controlplane.standin import StandInCell
 
 pytestmark = pytest.mark.django_db
@@ -150,3 +154,42 @@ def test_nothing_is_edited_by_form(client: Client) -> None:
     assert client.post(address, {"name": "Mine"}).status_code == 403
     assert client.get(reverse("admin:tenants_tenant_add")).status_code == 403
     assert Tenant.objects.get(pk=tenant.pk).name == tenant.name
+
+
+def _reads(tenant: Tenant) -> list[tuple[str, str]]:
+    found = AuditEvent.objects.filter(tenant_id=tenant.id, action="operator.read").order_by("id")
+    return [(event.actor, event.after["first"]) for event in found]  # type: ignore[index]
+
+
+def test_looking_at_a_tenant_is_in_its_audit_log_once_an_hour(client: Client) -> None:
+    tenant, other = TenantFactory(), TenantFactory()
+    key = create_api_key(
+        tenant_id=tenant.id, name="k", scopes=["jobs:read"], actor=service("t"), reason=""
+    ).key
+    client.get("/admin/pages/tenants/")
+    client.get("/admin/tenants/tenant/")
+    client.get("/admin/tenants/apikey/")
+    assert _reads(tenant) == []  # lists over all tenants are the operators' own register
+    client.get(f"/admin/tenants/apikey/{key.pk}/change/")
+    (first,) = _reads(tenant)
+    assert first[1] == f"/admin/tenants/apikey/{key.pk}/change/"
+    client.get(f"/admin/pages/tenants/{tenant.slug}/")
+    client.get(f"/admin/tenants/tenant/{tenant.pk}/change/")
+    assert _reads(tenant) == [first]
+    assert _reads(other) == []
+    client.get(f"/admin/tenants/tenant/?q={other.slug}")
+    assert [what for _, what in _reads(other)] == ["/admin/tenants/tenant/"]
+    OperatorRead.objects.update(hour=timezone.now() - timedelta(hours=30))
+    client.get(f"/admin/pages/tenants/{tenant.slug}/")
+    assert len(_reads(tenant)) == 2
+    assert OperatorRead.objects.count() == 1  # what was told long ago is forgotten
+
+
+def test_an_operators_key_that_reads_is_in_the_audit_log_as_well(control: None) -> None:
+    tenant = TenantFactory()
+    for _ in range(2):
+        assert signed_operator(tenant).get("/v1/members").status == 200
+        assert signed_operator().get(f"/v1/admin/tenants/{tenant.public_id}").status == 200
+    assert tenant_admin(tenant).get("/v1/members").status == 200
+    assert signed_operator().get("/v1/admin/tenants").status == 200
+    assert _reads(tenant) == [("key:operatorkey23456", "/v1/members")]

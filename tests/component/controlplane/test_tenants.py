@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import time
+import uuid
+from datetime import timedelta
+
 import pytest
 from django.db import connection
+from django.utils import timezone
 
+from billing.models import UsageDay
 from controlplane.errors import Conflicting, Invalid, NotFound, VersionMismatch
 from controlplane.events.models import AuditEvent, Change, OutboxItem
 from controlplane.ownership import OwnershipStore
@@ -19,6 +26,7 @@ from controlplane.tenants.actions.tenants import (
 from controlplane.tenants.models import Tenant, WorkspaceSchema
 from controlplane.topology.actions.cells import cordon_cell
 from controlplane.topology.models import Placement, Tenure
+from controlplane.topology.use import live_use
 from tests.component.controlplane.console.cell import Cell as ConsoleCell
 from tests.component.controlplane.contents import contents
 from tests.component.controlplane.factories import ACTOR, REASON, CellFactory, RegionFactory, TenantFactory
@@ -141,17 +149,48 @@ def test_the_api_tells_quotas_with_their_use(control: None) -> None:
         assert (use["running_runs"]["used"], use["running_runs"]["quota"]) == (3, 10_000)
         assert use["strict_jobs_per_second"] == {
             "name": "strict_jobs_per_second", "quota": 0, "used": 0, "at_least": False, "share": None,
-            "measured": "the busiest second of the coming day",
+            "measured": "the busiest second of the coming day", "unknown_since": None,
         }  # fmt: skip
-        assert use["api_requests_per_second"]["used"] == 0
+        assert use["api_requests_per_second"]["used"] is None  # no meters of routers have ever come
         asked = [call for call in cell.calls if call.target.startswith("/internal/")]
         assert [call.caller.scopes for call in asked] == [("internal",)]
         cell.answers[f"GET /internal/tenants/{tenant.public_id}/use"] = (503, {"detail": "away"})
         away = api.get("/v1/tenant").json
     assert "does not answer" in away["usage_unknown"]
-    assert {each["name"] for each in away["usage"] if each["used"] is None} == {
-        "job_runs_per_second", "strict_jobs_per_second", "pending_timers", "running_runs",
-    }  # fmt: skip
+    assert {each["used"] for each in away["usage"]} == {None}
+
+
+def test_nought_is_said_only_while_meters_come(control: None) -> None:
+    tenant = TenantFactory()
+    names = {"api_requests_per_second": "router", "workflow_steps_per_second": "cell-counts"}
+    CellFactory(name="cell-counts", url="http://127.0.0.1:9", key=bytes(32))
+    Placement.objects.update_or_create(tenant=tenant, defaults={"cell_id": "cell-counts", "epoch": 1})
+    now = timezone.now()
+    for sender in names.values():
+        UsageDay.objects.create(
+            tenant_id=uuid.uuid4(), day=now.date(), metric="API_REQUESTS", region_policy="", cell=sender,
+            quantity=1, records=1, computed_at=now,
+        )  # fmt: skip
+    heard = {use.name: use for use in live_use(tenant)[0]}
+    assert {name: heard[name].used for name in names} == dict.fromkeys(names, 0.0)
+    silent = now - timedelta(minutes=20)
+    UsageDay.objects.update(computed_at=silent)
+    missed = {use.name: use for use in live_use(tenant)[0]}
+    assert {(missed[name].used, missed[name].unknown_since) for name in names} == {(None, silent)}
+
+
+def test_a_cell_that_hangs_holds_nobody_up_for_long(control: None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        url = f"http://127.0.0.1:{hung.getsockname()[1]}"
+        CellFactory(name="cell-hangs", url=f"{url},{url}/", key=bytes(32))
+        tenant = TenantFactory()
+        Placement.objects.update_or_create(tenant=tenant, defaults={"cell_id": "cell-hangs", "epoch": 1})
+        began = time.monotonic()
+        uses, away = live_use(tenant)
+        took = time.monotonic() - began
+    assert "does not answer" in away
+    assert {use.used for use in uses} == {None}
+    assert took < 4.5  # the usual patience with cells is 5 s for each address
 
 
 def test_no_change_leaves_no_trace(control: None) -> None:
