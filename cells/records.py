@@ -160,7 +160,7 @@ class NewJob:
     actor: str
     created_at: datetime | None = None  # None: the time of the transaction that writes it
     passed: tuple[Skip, ...] = ()  # what will not run before next_run_at: DST gaps, excluded dates
-    traceparent: str | None = None  # the span that asked for it
+    traceparent: str | None = None  # the span that asked for it, with its tracestate
     # Set where the client sent an Idempotency-Key:
     idempotency_route: str | None = None
     idempotency_key: str | None = None
@@ -247,7 +247,7 @@ class Claim:
     released_ms: int
     claimed_ms: int
     lease_ms: int  # from the claim's commit
-    traceparent: str | None = None  # the span that asked for the run, or for its job
+    traceparent: str | None = None  # the span that asked for the run or its job, with its tracestate
 
     @property
     def idempotency_key(self) -> str:

@@ -105,8 +105,8 @@ class Call(Request):
 
     @property
     def traceparent(self) -> str | None:
-        """The span that what it starts belongs to: its own, else the caller's."""
-        return self.span.traceparent if self.span is not None else tracing.of_caller(self.scope)
+        """The span that what it starts belongs to, its own or else the caller's, with its tracestate."""
+        return tracing.kept_of(self.scope, self.span.traceparent if self.span is not None else None)
 
     def fields(self, *, optional: bool = False) -> reading.Fields:
         """The members of its body, unread."""

@@ -10,7 +10,7 @@ import msgspec
 from fastapi import Path
 from starlette.responses import Response
 
-from cells.api import documents, shapes
+from cells.api import documents, shapes, tracing
 from cells.api.problems import invalid, not_found
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.texts import QUEUE_NAME_PATTERN
@@ -185,6 +185,7 @@ def _queue(name: str) -> str:
 def _task(task: PulledTask) -> documents.Document:
     claim = task.claim
     run_id = ids.run_id(claim.key)
+    traceparent, tracestate = tracing.of_attempt(claim, run_id)
     return {
         "run_id": run_id,
         "job_id": documents.job_text(claim.key.parent_id),
@@ -193,6 +194,8 @@ def _task(task: PulledTask) -> documents.Document:
         "lease_expires_at": documents.instant(task.lease_expires_at),
         "heartbeat_every_seconds": claim.lease_ms / 3000,
         "idempotency_key": claim.idempotency_key,
+        "traceparent": traceparent,
+        "tracestate": tracestate,
         **_activity(claim.definition.activity),
         "payload": _NULL if claim.payload is None else msgspec.Raw(claim.payload),
     }

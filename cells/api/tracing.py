@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
-from cells.domain.trace import first_span, span_in, trace_id, well_formed
+from cells.domain.trace import context_of, first_span, span_in, state_of, trace_id, well_formed
+from cells.records import Claim
+from cells.spans import attempt_span, attempt_state
 
 if TYPE_CHECKING:
     from cells.api.services import Services
@@ -33,10 +35,25 @@ def of_caller(scope: Scope) -> str | None:
     return None
 
 
+def kept_of(scope: Scope, span: str | None) -> str | None:
+    """What is kept of a request for the runs it starts: `span`, else the caller's; with the caller's
+    tracestate, which is nothing without a traceparent."""
+    caller = of_caller(scope)
+    if caller is None:
+        return span
+    state = state_of(str(value, "latin-1") for name, value in scope["headers"] if name == b"tracestate")
+    return context_of(span or caller, state)
+
+
 def trace_of(scope: Scope) -> str | None:
     """The id of the caller's trace, for logs."""
     caller = of_caller(scope)
     return None if caller is None else trace_id(caller)
+
+
+def of_attempt(claim: Claim, run_id: str) -> tuple[str, str | None]:
+    """`traceparent` and `tracestate` for the work of a worker that has polled a task."""
+    return attempt_span(claim, run_id, _random.getrandbits(64)), attempt_state(claim)
 
 
 def begin(scope: Scope, services: Services) -> Span:

@@ -17,11 +17,12 @@ from cells.execution.lanes import Work
 from cells.execution.limits import Limits
 from cells.execution.recording import Answer, completion_of, unusable
 from cells.execution.targets import MAX_AGE_SECONDS, Target, Targets
-from cells.execution.tracing import attempt_span, record, trace_of
+from cells.execution.tracing import record, trace_of
 from cells.observability.logs import logger
 from cells.observability.metrics import LATENESS_BUCKETS, Metrics
 from cells.observability.traces import Traces
 from cells.ports import Clock, Retryable
+from cells.spans import attempt_span, attempt_state
 
 log = logger(__name__)
 
@@ -191,6 +192,7 @@ class Attempts:
             signature=target.signer.sign(work.run_id, timestamp, body),
             compensates=definition.activity.forward_key if definition.activity else "",
             traceparent=span,
+            tracestate=attempt_state(claim) or "",
         )
         began_ms = self._clock.now_ms()
         answer = await self._caller.call(

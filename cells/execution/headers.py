@@ -12,7 +12,6 @@ from cells.contract import (
     FENCING_TOKEN_HEADER,
     IDEMPOTENCY_KEY_HEADER,
 )
-from cells.domain.trace import span_in, span_of_run, well_formed
 
 _IDEMPOTENCY_KEY = istr(IDEMPOTENCY_KEY_HEADER)
 _FENCING_TOKEN = istr(FENCING_TOKEN_HEADER)
@@ -22,6 +21,7 @@ _WEBHOOK_ID = istr("webhook-id")
 _WEBHOOK_TIMESTAMP = istr("webhook-timestamp")
 _WEBHOOK_SIGNATURE = istr("webhook-signature")
 _TRACEPARENT = istr("traceparent")
+_TRACESTATE = istr("tracestate")
 
 #: What a job's own headers may not set: how the message is framed, and what is set here.
 RESERVED = frozenset(
@@ -30,7 +30,7 @@ RESERVED = frozenset(
         "Host", "Content-Length", "Transfer-Encoding", "Content-Encoding", "Connection", "Keep-Alive",
         "Upgrade", "TE", "Trailer", "Expect", "Proxy-Authorization", "Proxy-Connection",
         _IDEMPOTENCY_KEY, _FENCING_TOKEN, _ATTEMPT, _COMPENSATES, _WEBHOOK_ID, _WEBHOOK_TIMESTAMP,
-        _WEBHOOK_SIGNATURE, _TRACEPARENT,
+        _WEBHOOK_SIGNATURE, _TRACEPARENT, _TRACESTATE,
     )
 )  # fmt: skip
 
@@ -45,6 +45,7 @@ def call_headers(
     timestamp: str,
     signature: str,
     traceparent: str,
+    tracestate: str = "",
     compensates: str = "",
 ) -> CIMultiDict[str]:
     """The target's template, the job's own headers where they take nobody's place, and ours."""
@@ -62,11 +63,6 @@ def call_headers(
     if signature:
         headers[_WEBHOOK_SIGNATURE] = signature
     headers[_TRACEPARENT] = traceparent
+    if tracestate:
+        headers[_TRACESTATE] = tracestate
     return headers
-
-
-def attempt_traceparent(stored: str | None, run_id: str, span: int) -> str:
-    """A new span for an attempt, in the trace of whoever asked for the run. A run nobody traced
-    has a trace of its own, the same for all its attempts. `span` is 64 random bits."""
-    asked = well_formed(stored)
-    return span_of_run(run_id, span) if asked is None else span_in(asked, span)

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from cells.domain import ids
-from cells.domain.job import ScheduleType
-from cells.domain.trace import trace_id, well_formed
-from cells.execution.headers import attempt_traceparent
+from cells.domain.trace import span_of, trace_id
 from cells.execution.lanes import Work
 from cells.execution.recording import Answer
 from cells.observability.traces import Traces
-from cells.ports import Claim
-
-
-def attempt_span(claim: Claim, run_id: str, bits: int) -> str:
-    """The `traceparent` of one call. `bits`: 64 random ones."""
-    return attempt_traceparent(_asker(claim), run_id, bits)
+from cells.spans import asker, attempt_span
 
 
 def trace_of(work: Work) -> str:
@@ -48,18 +41,11 @@ def record(
     traces.record(
         f"{target.method} {target.target_id}",
         span=span,
-        parent=_asker(claim),
-        link=well_formed(claim.traceparent),
+        parent=asker(claim),
+        link=span_of(claim.traceparent),
         kind="client",
         started_ms=began_ms,
         ended_ms=ended_ms,
         attributes=attributes,
         failed=answer.error is not None or (answer.status or 0) >= 400,
     )
-
-
-def _asker(claim: Claim) -> str | None:
-    """The span whose trace the run belongs to. A recurring job's occurrences have traces of their
-    own, only linked to the span that made the job: one trace would never end."""
-    recurring = claim.definition.schedule.type in (ScheduleType.CRON, ScheduleType.RATE)
-    return None if recurring and claim.key.ordinal == 0 else well_formed(claim.traceparent)

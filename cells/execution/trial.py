@@ -6,8 +6,9 @@ import random
 from collections.abc import Collection, Sequence
 
 from cells.domain.outcome import CallError
+from cells.domain.trace import span_of_run
 from cells.execution.calling import Caller
-from cells.execution.headers import attempt_traceparent, call_headers
+from cells.execution.headers import call_headers
 from cells.execution.targets import Target
 from cells.ports import Clock, SealedSecret, Secrets, TargetRow, TrialOutcome
 from cells.secrets import CannotOpen
@@ -58,7 +59,7 @@ class Trial:
             attempt=1,
             timestamp=timestamp,
             signature=target.signer.sign(test_id, timestamp, payload),
-            traceparent=attempt_traceparent(None, test_id, self._random.getrandbits(64)),
+            traceparent=span_of_run(test_id, self._random.getrandbits(64)),
         )
         url = target.url(path)
         began = self._clock.monotonic()

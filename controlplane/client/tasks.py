@@ -52,6 +52,8 @@ class Task(Generic[P]):
     payload: P
     type: str | None = None
     attempt: int | None = None
+    traceparent: str | None = None  # W3C trace context, for the calls that the work makes
+    tracestate: str | None = None
     _reported: Any = field(default=None, repr=False)
     _reason: Reason | None = field(default=None, repr=False)
     _stopping: threading.Event = field(default_factory=threading.Event, repr=False)

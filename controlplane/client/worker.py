@@ -235,6 +235,8 @@ class Worker:
             payload=claimed.payload,
             type=claimed.type,
             attempt=claimed.attempt,
+            traceparent=claimed.traceparent,
+            tracestate=claimed.tracestate,
         )
         handler = _prepared(registered, task)
         execution = Execution(task, claimed, handler, transport)

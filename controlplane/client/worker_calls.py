@@ -36,6 +36,8 @@ class Claimed:
     heartbeat_every_seconds: float
     type: str | None
     attempt: int | None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 def poll(queue: str, *, worker_id: str, wait_seconds: int, max_tasks: int) -> Call[Sequence[Claimed]]:
@@ -70,6 +72,8 @@ def _claimed(task: Mapping[str, Any], answer: Answer) -> Claimed:
             heartbeat_every_seconds=float(task.get("heartbeat_every_seconds") or lease.seconds / 3),
             type=task.get("type"),
             attempt=task.get("attempt"),
+            traceparent=task.get("traceparent"),
+            tracestate=task.get("tracestate"),
         )
     except (KeyError, TypeError, ValueError) as fault:
         raise UnexpectedAnswer(f"a task of a poll cannot be read: {fault!r}") from None

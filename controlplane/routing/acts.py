@@ -17,13 +17,15 @@ import msgspec
 
 from cells.domain.ids import fresh_id
 from controlplane.routing.control import CALL_FAULTS, ControlPlane
-from controlplane.routing.disk import write_atomically
+from controlplane.routing.disk import flush_folder, write_atomically
 
 log = logging.getLogger(__name__)
 
 _LARGEST_CALL = 500
 _MALFORMED = 422
 _LONGEST_PATH = 1_000
+#: What Django refuses is kept for people, at most twice this much (bytes).
+_MOST_REFUSED = 1024 * 1024
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +80,11 @@ class OperatorActs:
         descriptor = os.open(self._spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.write(descriptor, msgspec.json.encode(act) + b"\n")
+            os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        if not self._waiting:
+            flush_folder(self._folder)  # the spool may be a new name in it
         self._waiting[act.act_id] = act
 
     async def run(self, stop: asyncio.Event, control: ControlPlane, *, every_s: float = 1.0) -> None:
@@ -115,14 +120,21 @@ class OperatorActs:
             return sum([await self._tell(control, [act]) for act in acts])
         if status == _MALFORMED:
             log.error("an operator's act was refused: %s", acts[0])
-            with (self._folder / "refused.json").open("ab") as file:
-                file.write(msgspec.json.encode(acts[0]) + b"\n")
+            self._keep_refused(acts[0])
         elif status != 200:
             log.warning("operators' acts not told: status %s", status)
             return 0
         for act in acts:
             self._waiting.pop(act.act_id, None)
         return len(acts)
+
+    def _keep_refused(self, act: Act) -> None:
+        """In `refused.json`; a full one becomes `refused.json.old`, in the place of the one before."""
+        path = self._folder / "refused.json"
+        if path.exists() and path.stat().st_size >= _MOST_REFUSED:
+            path.replace(path.with_name("refused.json.old"))
+        with path.open("ab") as file:
+            file.write(msgspec.json.encode(act) + b"\n")
 
     def _shrink(self) -> None:
         """Forget on disk what Django has."""

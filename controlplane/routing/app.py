@@ -31,6 +31,7 @@ from controlplane.routing.limits import Limiter
 from controlplane.routing.meter import Meter
 from controlplane.routing.metrics import Metrics
 from controlplane.routing.refusal import Refusal, unavailable
+from controlplane.routing.spans import Span, Spans
 from controlplane.routing.table import Plane, Table, plane_of
 from controlplane.routing.used import LastUsed
 
@@ -57,6 +58,7 @@ class Router:
         used: LastUsed,
         acts: OperatorActs,
         metrics: Metrics,
+        spans: Spans | None,
         max_stale_s: int,
         now_ms: Callable[[], int],
     ) -> None:
@@ -67,6 +69,7 @@ class Router:
         self._used = used
         self._acts = acts
         self._metrics = metrics
+        self._spans = spans
         self._max_stale_ms = max_stale_s * 1000
         self._now_ms = now_ms
         self._bodies = Bodies()
@@ -81,6 +84,7 @@ class Router:
         began = time.perf_counter()
         self.in_flight += 1
         plane, status, head_sent = "router", 0, False
+        span: Span | None = None
 
         async def tracked(message: MutableMapping[str, Any]) -> None:
             nonlocal head_sent
@@ -96,7 +100,9 @@ class Router:
                 status = await self._own(scope, raw, tracked, extra)
             else:
                 plane = wanted.value
-                status = await self._serve(scope, raw, wanted, request_id, receive, tracked, extra)
+                if self._spans is not None:
+                    span = self._spans.begin(scope["headers"])
+                status = await self._serve(scope, raw, wanted, request_id, receive, tracked, extra, span)
         except Refusal as refusal:
             status = refusal.status
             if not head_sent:
@@ -117,6 +123,10 @@ class Router:
         finally:
             self.in_flight -= 1
             self._metrics.answered(plane, status, time.perf_counter() - began)
+            if self._spans is not None and span is not None:
+                self._spans.end(
+                    span, method=scope["method"], plane=plane, status=status, request_id=request_id
+                )
 
     async def _serve(
         self,
@@ -127,6 +137,7 @@ class Router:
         receive: Receive,
         send: Send,
         extra: Headers,
+        span: Span | None,
     ) -> int:
         table = self._feed.table
         if table is None:
@@ -153,7 +164,7 @@ class Router:
             self._note(principal, method, raw, request_id, client)
         query: bytes = scope["query_string"]
         target = f"{raw}?{_ascii(query)}" if query else raw
-        kept = pass_on(headers)
+        kept = pass_on(headers) if span is None else span.instead_in(pass_on(headers))
         body = await self._bodies.read(receive, _declared_length(headers))
         try:
             request = Request(

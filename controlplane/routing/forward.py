@@ -8,8 +8,8 @@ leaves the router. While a tenant is being handed over its requests wait a momen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, unquote
@@ -23,6 +23,7 @@ from controlplane.routing.auth import Principal
 from controlplane.routing.control import KID, ControlPlane
 from controlplane.routing.feed import Feed
 from controlplane.routing.metrics import Metrics
+from controlplane.routing.pulse import Pulse, Silent
 from controlplane.routing.refusal import Refusal, unavailable
 from controlplane.routing.table import HANDOFF_STATES, Cell, Plane, Table, Tenant
 
@@ -39,8 +40,11 @@ _HOLD_S = 2.0
 _LOOK_AGAIN_S = 0.1
 #: How long the feed may take where a request waits for it (seconds).
 _REFRESH_S = 2.0
-#: Longer than the longest poll (30 s), so that only a hung cell runs into it (seconds).
+#: Longer than the longest poll (30 s): `pulse` notices hosts that hang, this is for one that answers
+#: questions and forgot the request (seconds).
 _ANSWER_S = 75.0
+#: When to try again where nothing answers (seconds).
+_SILENT_AGAIN_S = 2.0
 #: Answers up to this size are read whole and sent in one piece (bytes).
 _SMALL = 64 * 1024
 
@@ -207,10 +211,12 @@ class Forwarder:
         feed: Feed,
         control: ControlPlane,
         metrics: Metrics,
+        pulse: Pulse,
         *,
         now_ms: Callable[[], int],
     ) -> None:
         self._session = session
+        self._pulse = pulse
         self._feed = feed
         self._control = control
         self._metrics = metrics
@@ -227,7 +233,7 @@ class Forwarder:
         while True:
             way = await self._way(principal, plane, request.target)
             if not untried or of != (way.kid, way.url):
-                untried, of = list(self._turns.order(way.url)), (way.kid, way.url)
+                untried, of = self._answering(way.url), (way.kid, way.url)
             way = replace(way, url=untried.pop(0))
             try:
                 async with self._open(request, way) as answer:
@@ -245,6 +251,14 @@ class Forwarder:
                 if untried:
                     continue
                 raise unavailable("The part of Clockhouse that answers this is away. Retry soon.") from None
+            except Silent:
+                if untried and request.idempotent:
+                    continue
+                raise unavailable(
+                    "The part of Clockhouse that answers this does not respond. It is unknown whether the"
+                    " request took effect.",
+                    retry_after_s=_SILENT_AGAIN_S,
+                ) from None
             except (aiohttp.ServerTimeoutError, TimeoutError):
                 raise unavailable("No answer in time. It is unknown whether the request took effect.",
                                   status=504) from None  # fmt: skip
@@ -256,7 +270,26 @@ class Forwarder:
             repeated = True
             self._metrics.replays.inc()
 
-    def _open(self, request: Request, way: Way) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def _answering(self, url: str) -> list[str]:
+        """The addresses to try, in order, without those that are silent. Nothing is sent if all are."""
+        order = self._turns.order(url)
+        found = [address for address in order if address not in self._pulse.silent]
+        if order and not found:
+            raise unavailable(
+                "The part of Clockhouse that answers this does not respond. Nothing was sent. Retry soon.",
+                retry_after_s=_SILENT_AGAIN_S,
+            )
+        return found
+
+    @asynccontextmanager
+    async def _open(self, request: Request, way: Way) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer, once its head is there. Raises `Silent` if what is behind the address hangs."""
+        async with self._pulse.awaited(way.url):
+            answer = await self._send(request, way)
+        async with answer:
+            yield answer
+
+    async def _send(self, request: Request, way: Way) -> aiohttp.ClientResponse:
         signed = sign_request(
             kid=way.kid,
             secret=way.secret,
@@ -265,7 +298,7 @@ class Forwarder:
             target=way.target,
             caller=way.caller,
         )
-        return self._session.request(
+        return await self._session.request(
             request.method,
             URL(way.url + way.target, encoded=True),
             headers=[

@@ -16,6 +16,7 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from redis.asyncio import Redis
 
+from cells.observability.traces import traces_from
 from controlplane.routing.acts import OperatorActs
 from controlplane.routing.app import Router
 from controlplane.routing.control import ControlPlane
@@ -25,7 +26,9 @@ from controlplane.routing.forward import Forwarder
 from controlplane.routing.limits import Limiter
 from controlplane.routing.meter import Meter
 from controlplane.routing.metrics import Metrics
+from controlplane.routing.pulse import Pulse
 from controlplane.routing.settings import Settings
+from controlplane.routing.spans import Spans
 from controlplane.routing.used import LastUsed
 
 log = logging.getLogger(__name__)
@@ -71,15 +74,21 @@ async def serve(settings: Settings) -> None:
         meter = Meter(settings.data_dir, host=host, now_ms=now_ms)
         acts = OperatorActs(settings.data_dir, host=host, now_ms=now_ms)
         used = LastUsed()
+        pulse = Pulse(session)
+        stack.push_async_callback(pulse.close)
         metrics = Metrics()
+        traces = traces_from(os.environ, service="clockhouse-router")
+        if traces is not None:
+            stack.push_async_callback(traces.close)
         router = Router(
             feed=feed,
             limiter=limiter,
-            forwarder=Forwarder(session, feed, control, metrics, now_ms=now_ms),
+            forwarder=Forwarder(session, feed, control, metrics, pulse, now_ms=now_ms),
             meter=meter,
             used=used,
             acts=acts,
             metrics=metrics,
+            spans=None if traces is None else Spans(traces, now_ms=now_ms),
             max_stale_s=settings.max_stale_s,
             now_ms=now_ms,
         )

@@ -20,6 +20,8 @@ class PolledTask(Shape):
     lease_expires_at: datetime
     heartbeat_every_seconds: float
     idempotency_key: str = Field(description="The same for each attempt of the run.")
+    traceparent: str = Field(description="W3C trace context, for what the worker calls.")
+    tracestate: str | None
     payload: JsonValue
     activity_type: str | None = Field(None, description="Of a workflow's step: what is to be done.")
     workflow_id: str | None = None

@@ -73,9 +73,9 @@ async def test_from_the_call_of_the_api_to_each_attempt(
     ):
         async with cell(empty_database_url, valkey_url, parts=("host",)) as admin:
             await admin.target(target.url)
-            job = (await create(host, admin, traceparent=CALLER)).json()
+            job = (await create(host, admin, traceparent=CALLER, tracestate="a=1, b@sys=2")).json()
             await eventually(lambda: len(spans.of_kind(Span.SPAN_KIND_CLIENT)) == 2, 20)
-            await create(host, admin, traceparent=UNSAMPLED)
+            await create(host, admin, traceparent=UNSAMPLED, tracestate="Malformed")
             await eventually(lambda: len(target.received) == 3)
             assert await asyncio.to_thread(host.terminate) == 0
     (asked,) = spans.of_kind(Span.SPAN_KIND_SERVER)
@@ -86,6 +86,7 @@ async def test_from_the_call_of_the_api_to_each_attempt(
     for number, (attempt, received) in enumerate(zip(attempts, target.received[:2], strict=True), 1):
         sent = f"00-{attempt.trace_id.hex()}-{attempt.span_id.hex()}-01"
         assert received.headers["traceparent"] == sent
+        assert received.headers["tracestate"] == "a=1,b@sys=2"
         assert attempt.trace_id == asked.trace_id
         assert attempt.parent_span_id == asked.span_id
         assert [(link.trace_id, link.span_id) for link in attempt.links] == [(asked.trace_id, asked.span_id)]
@@ -100,6 +101,7 @@ async def test_from_the_call_of_the_api_to_each_attempt(
     # What its caller does not want kept is passed on as such, and kept by nobody.
     last = target.received[2].headers["traceparent"]
     assert (last[3:35], last[-2:]) == (UNSAMPLED[3:35], "00")
+    assert "tracestate" not in target.received[2].headers
 
 
 async def test_a_collector_that_is_away_harms_nothing(

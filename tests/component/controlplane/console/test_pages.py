@@ -142,7 +142,11 @@ def test_a_new_secret_is_asked_for_in_numbers_and_shown_once(cell: Cell, owner: 
     assert b"Calls of 1+ scheduled job" in owner.browser.get(url).content
     assert cell.asked("POST", "/v1/targets/tgt_echo:rotate-secret") == []
     cell.answers["POST /v1/targets/tgt_echo:rotate-secret"] = (200, {**TARGET, "secret": "whsec_new"})
-    assert b"whsec_new" in owner.browser.post(url).content
+    assert b'name="token"' in owner.browser.get(url).content
+    assert b"whsec_new" in owner.browser.post(url, {"token": "once"}).content
+    for again in ({"token": "once"}, {}):
+        assert b"whsec_new" not in owner.browser.post(url, again, follow=True).content
+    assert len(cell.asked("POST", "/v1/targets/tgt_echo:rotate-secret")) == 1
 
 
 def test_payloads_are_shown_as_the_cell_gives_them(cell: Cell, owner: Signed) -> None:

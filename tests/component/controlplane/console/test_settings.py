@@ -12,7 +12,7 @@ import pytest
 from django.test import RequestFactory
 from django.utils import timezone
 
-from controlplane.console.api_keys import first_use
+from controlplane.console.acting import first_use
 from controlplane.events.models import AuditEvent
 from controlplane.tenants.models import ApiKey, Invitation, Membership
 from tests.component.controlplane.console.cell import Cell
@@ -232,8 +232,17 @@ def test_keys_are_rotated_with_grace_and_revoked_after_asking(owner: Signed) -> 
     key = _make_key(owner)
     url = f"{owner.base}/settings/keys/{key.pk}"
     assert b"never used" in owner.browser.get(url + "/rotate").content
-    rotated = owner.browser.post(url + "/rotate", {"grace_hours": "1"})
-    assert b"ch_live_" in rotated.content
+    token = re.search(r'name="token" value="([^"]+)"', owner.browser.get(url + "/rotate").content.decode())
+    assert token is not None
+    form = {"grace_hours": "1", "token": token[1]}
+    assert b"ch_live_" in owner.browser.post(url + "/rotate", form).content
+    keys = ApiKey.objects.filter(tenant=owner.membership.tenant)
+    assert keys.count() == 2
+    for again in (form, {"grace_hours": "1"}):
+        told = owner.browser.post(url + "/rotate", again, follow=True).content
+        assert b"was rotated already" in told
+        assert b"ch_live_" not in told
+    assert keys.count() == 2
     key.refresh_from_db()
     assert key.successor is not None
     assert key.expires_at is not None

@@ -1,8 +1,6 @@
-import re
-
 from multidict import CIMultiDict
 
-from cells.execution.headers import RESERVED, attempt_traceparent, call_headers
+from cells.execution.headers import RESERVED, call_headers
 
 RUN = "job_01h455vb4pex5vsknk084sn02q:2026-09-28T00:00:00Z"
 TEMPLATE = CIMultiDict({"Content-Type": "application/json", "Authorization": "Bearer ours"})
@@ -43,15 +41,10 @@ def test_a_job_adds_its_own_but_takes_nobodys_place() -> None:
     assert "X-Team" not in TEMPLATE
 
 
-def test_a_stored_trace_is_continued_with_a_new_span() -> None:
-    stored = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
-    assert (
-        attempt_traceparent(stored, RUN, 0xABC) == "00-0af7651916cd43dd8448eb211c80319c-0000000000000abc-00"
-    )
-
-
-def test_a_run_nobody_traced_has_one_trace_for_all_attempts() -> None:
-    first, second = attempt_traceparent(None, RUN, 1), attempt_traceparent("junk", RUN, 0)
-    assert first == second
-    assert re.fullmatch(r"00-[0-9a-f]{32}-0{15}1-01", first)
-    assert attempt_traceparent(None, RUN + ":1", 1) != first
+def test_a_tracestate_is_sent_where_there_is_one() -> None:
+    sent = call_headers(
+        TEMPLATE, {"Tracestate": "theirs=1"}, run_id=RUN, epoch=1, attempt=1, timestamp="1", signature="",
+        traceparent="00-x", tracestate="a=1",
+    )  # fmt: skip
+    assert sent.getall("tracestate") == ["a=1"]
+    assert "tracestate" not in made({"tracestate": "theirs=1"})

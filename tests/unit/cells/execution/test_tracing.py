@@ -7,9 +7,9 @@ import pytest
 
 from cells.domain.ids import RunKey, run_id
 from cells.domain.job import JobDefinition, Schedule, ScheduleType, TargetRef
-from cells.domain.trace import first_span, is_sampled, span_in, trace_id, well_formed
-from cells.execution.tracing import attempt_span
+from cells.domain.trace import trace_id, well_formed
 from cells.ports import Claim
+from cells.spans import attempt_span, attempt_state
 
 ASKER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -62,17 +62,17 @@ def test_a_run_that_nobody_traced_has_a_trace_of_its_own() -> None:
     assert well_formed(attempt_span(made, run_id(made.key), 0)) is not None
 
 
-def test_traceparents() -> None:
-    assert well_formed(ASKER) == ASKER
-    for wrong in (
-        None,
-        "",
-        ASKER + "0",
-        ASKER.upper(),
-        ASKER.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32),
-    ):
-        assert well_formed(wrong) is None
-    assert span_in(ASKER, 0)[36:52] == f"{1:016x}"
-    assert is_sampled(ASKER)
-    assert not is_sampled(ASKER[:-1] + "2")
-    assert well_formed(first_span(0, 0)) is not None
+def test_the_tracestate_goes_where_its_trace_goes() -> None:
+    kept = f"{ASKER} a=1,b=2"
+    asked = claim(ScheduleType.ONCE, 0, kept)
+    assert (trace_id(attempt_span(asked, "r", 1)), attempt_state(asked)) == (trace_id(ASKER), "a=1,b=2")
+    assert attempt_state(claim(ScheduleType.CRON, 0, kept)) is None
+    assert attempt_state(claim(ScheduleType.ONCE, 0)) is None
+
+
+def test_a_run_nobody_traced_has_one_trace_for_all_attempts() -> None:
+    for stored in (None, "junk"):
+        made = claim(ScheduleType.NOW, 1, stored)
+        first, second = attempt_span(made, "r", 1), attempt_span(made, "r", 0)
+        assert first == second
+        assert attempt_span(made, "other", 1) != first
