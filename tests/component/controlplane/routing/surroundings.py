@@ -137,6 +137,7 @@ class Django(Listener):
         self.records: dict[str, int] = {}
         self.used: dict[str, int] = {}
         self.acts: dict[str, dict[str, Any]] = {}
+        self.acts_status = 200
         self.verdict = "accepted"
         self.placed: set[str] = set()  # tenants whose records are taken whatever the verdict
         self.unreadable = ""  # a tenant whose records Django cannot read
@@ -159,7 +160,7 @@ class Django(Listener):
             return web.json_response({})
         if request.path == "/internal/operator-acts":
             self.acts |= {act["act_id"]: act for act in json.loads(call.body)["acts"]}
-            return web.json_response({})
+            return web.json_response({}, status=self.acts_status)
         assert request.path == "/internal/meters"
         records = json.loads(call.body)["records"]
         if any(record["tenant_id"] == self.unreadable for record in records):

@@ -7,6 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from controlplane.routing import acts as acts_module
 from controlplane.routing.acts import OperatorActs
 from controlplane.routing.control import ControlPlane
 from tests.component.controlplane.routing.surroundings import TENANT, Django, World, new_key, now_ms
@@ -79,3 +80,23 @@ async def test_what_cannot_be_kept_is_not_done(world: World) -> None:
 
     await eventually(refused)
     assert world.cell.calls == []
+
+
+async def test_what_is_refused_for_good_is_kept_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acts_module, "_MOST_REFUSED", 1000)
+    django = Django()
+    django.acts_status = 422
+    await django.start()
+    async with aiohttp.ClientSession() as session:
+        control = ControlPlane(session, django.url, django.secret, now_ms=now_ms)
+        acts = OperatorActs(tmp_path, host="router-a", now_ms=now_ms)
+        for number in range(30):
+            _note(acts, f"/v1/jobs/{number}")
+        assert await acts.tell(control) == 30
+    await django.stop()
+    refused = tmp_path / "acts" / "refused.json"
+    assert b"/v1/jobs/29" in refused.read_bytes()
+    sizes = [path.stat().st_size for path in (refused, refused.with_name("refused.json.old"))]
+    assert all(0 < size < 1500 for size in sizes)

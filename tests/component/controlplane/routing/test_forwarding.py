@@ -9,7 +9,9 @@ import socket
 import aiohttp
 import pytest
 from aiohttp import web
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from tests.collector import attributes, collector
 from tests.component.controlplane.routing.surroundings import (
     OTHER_TENANT,
     TENANT,
@@ -86,6 +88,30 @@ async def test_other_paths_are_nobodys(world: World) -> None:
         assert (path, answer.status, answer.json["code"]) == (path, 404, "NOT_FOUND")
         assert answer.headers["Content-Type"] == "application/problem+json"
     assert world.cell.calls == []
+
+
+async def test_a_forwarded_request_has_a_span_between_the_callers_and_the_cells(world: World) -> None:
+    caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    await world.stop_router()
+    with collector() as spans:
+        world.settings |= {"OTEL_EXPORTER_OTLP_ENDPOINT": spans.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
+        await world.start_router()
+        sent = {"traceparent": caller, "tracestate": "a=1,b=2"}
+        answer = await world.call("GET", "/v1/jobs", headers=sent)
+        await world.call("GET", "/v1/jobs", headers={"traceparent": "junk", "tracestate": "a=1"})
+        assert await world.stop_router() == 0
+    first, second = spans.of_kind(Span.SPAN_KIND_SERVER)
+    assert (first.trace_id.hex(), first.parent_span_id.hex()) == (caller[3:35], caller[36:52])
+    said = attributes(first)
+    assert (said["http.response.status_code"], said["clockhouse.request"]) == (
+        200, answer.headers["X-Request-Id"],
+    )  # fmt: skip
+    calls = world.cell.calls
+    assert calls[0].headers["traceparent"] == f"00-{first.trace_id.hex()}-{first.span_id.hex()}-01"
+    assert calls[0].headers["tracestate"] == "a=1,b=2"
+    assert calls[1].headers["traceparent"] == f"00-{second.trace_id.hex()}-{second.span_id.hex()}-01"
+    assert "tracestate" not in calls[1].headers
+    assert spans.resources[0]["service.name"] == "clockhouse-router"
 
 
 async def test_an_operator_acts_for_the_tenant_it_names(world: World) -> None:
