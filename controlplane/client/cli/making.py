@@ -43,7 +43,8 @@ from controlplane.client.cli.job_options import (
     Zone,
     job_fields,
 )
-from controlplane.client.cli.jobs import app, id_of, show
+from controlplane.client.cli.jobs import app as app
+from controlplane.client.cli.jobs import id_of, show
 from controlplane.client.cli.reading import read_document, schedule_of
 from controlplane.client.cli.session import Session, Wrong, command
 from controlplane.client.wire import without_none
@@ -193,8 +194,9 @@ def edit(
     )  # fmt: skip
     for member, value in given.items():
         there = changes.get(member)
-        both = isinstance(there, dict) and isinstance(value, dict)
-        changes[member] = {**there, **value} if both else value
+        if isinstance(there, dict) and isinstance(value, dict):
+            value = {**there, **value}
+        changes[member] = value
     if not changes:
         raise Wrong("nothing to change was given")
     show(session, session.client.jobs.edit(job_id, changes, version=version))

@@ -169,7 +169,7 @@ BAD_DAYS: list[Any] = [
 
 @pytest.mark.parametrize("day", BAD_DAYS, ids=lambda day: str(day)[:6])
 def test_a_cell_with_a_bad_day_is_a_sentence(cell: Cell, owner: Signed, day: Any) -> None:
-    lists = ("jobs", "runs", "targets", "dlq", "stats", "herd", "events", "operations")
+    lists = ("jobs", "runs", "targets", "dlq", "redrives", "stats", "herd", "events", "operations")
     single = (f"jobs/{JOB_ID}", f"runs/{RUN_ID}", "targets/tgt_echo", "operations/op_1")
     for path in (*lists, *single):
         cell.answers[f"GET /v1/{path}"] = day

@@ -23,6 +23,7 @@ import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.send_response(204)
         self.send_header("Content-Length", "0")
         self.end_headers()

@@ -105,7 +105,13 @@ def test_the_apis_faults_come_to_their_fields() -> None:
         "on_success": ["is not approved"],
     }
     assert made.general == ["/something/else strange", "bad"]
-    assert [name for name, _ in made.field_faults] == ["cron", "dst_gap", "headers", "max_attempts"]
+    assert [name for name, _ in made.field_faults] == [
+        "cron",
+        "dst_gap",
+        "headers",
+        "max_attempts",
+        "on_success",
+    ]
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), st.text()))
