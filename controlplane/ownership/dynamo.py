@@ -86,7 +86,7 @@ class DynamoOwnershipStore:
             return wanted
         item = self._write(
             _cell_key(name),
-            "SET #region = :region, epoch = :epoch, renewals = :zero, promotions = promotions + :one",
+            "#region = :region, epoch = :epoch, renewals = :zero, promotions = promotions + :one",
             "epoch = :expected",
             {":region": {"S": region}, ":epoch": _n(epoch), ":expected": _n(expected), **_ZERO_ONE},
             names={"#region": "region"},
@@ -96,7 +96,7 @@ class DynamoOwnershipStore:
     def renew_cell(self, name: str, *, region: str, epoch: int) -> CellOwnership:
         item = self._write(
             _cell_key(name),
-            "SET renewals = renewals + :one",
+            "renewals = renewals + :one",
             "epoch = :epoch AND #region = :region",
             {":one": _n(1), ":epoch": _n(epoch), ":region": {"S": region}},
             names={"#region": "region"},
@@ -119,7 +119,7 @@ class DynamoOwnershipStore:
             return wanted
         item = self._write(
             _tenant_key(tenant_id),
-            "SET cell = :cell, epoch = :epoch",
+            "cell = :cell, epoch = :epoch",
             "epoch = :expected",
             {":cell": {"S": cell}, ":epoch": _n(epoch), ":expected": _n(expected)},
         )
@@ -178,7 +178,7 @@ class DynamoOwnershipStore:
     def _write(
         self,
         key: Item,
-        update: str,
+        assignments: str,
         condition: str,
         values: Mapping[str, Any],
         *,
@@ -190,7 +190,7 @@ class DynamoOwnershipStore:
                 answer = self._client.update_item(
                     TableName=self._table,
                     Key=key,
-                    UpdateExpression=update,
+                    UpdateExpression=" ".join(("SET", assignments)),
                     ConditionExpression=condition,
                     ExpressionAttributeValues=values,
                     ReturnValues="ALL_NEW",
