@@ -31,7 +31,7 @@ def _python(*arguments: str) -> list[str]:
 
 
 def _pytest(folder: str, *more: str) -> list[str]:
-    return _python("pytest", "-q", *more, f"tests/{folder}")
+    return _python("pytest", "-q", "--durations=8", *more, f"tests/{folder}")
 
 
 GROUPS = (
