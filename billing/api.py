@@ -1,5 +1,5 @@
-"""/v1/usage, /v1/cost-reports. Knows its caller only as something with a tenant and scopes:
-authentication, permissions and error documents are the project's defaults for DRF."""
+"""/v1/cost-reports, and what reports have in common. Knows its caller only as something with a tenant
+and scopes: authentication, permissions and error documents are the project's defaults for DRF."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from billing.rating import STEP, Line, Rated
-from billing.reports import daily_cost, daily_cost_of, tenants_with_usage, usage_by_day
+from billing.reports import daily_cost, daily_cost_of, tenants_with_usage
 from cells.contract import Scope
 from cells.domain.ids import TENANT, decode, encode
 
@@ -33,22 +33,11 @@ class Principal(Protocol):
     tenant_id: uuid.UUID | None
 
 
-class _Range(serializers.Serializer[Any]):
+class Range(serializers.Serializer[Any]):
     """First and last day of a report, both included; UTC."""
 
     vars()["from"] = serializers.DateField()  # no name for a Python attribute
     to = serializers.DateField()
-
-
-class UsageItem(serializers.Serializer[Any]):
-    day = serializers.DateField()
-    metric = serializers.CharField()
-    region_policy = serializers.CharField()
-    quantity = serializers.IntegerField()
-
-
-class UsageDocument(_Range):
-    items = UsageItem(many=True)
 
 
 class CostLine(serializers.Serializer[Any]):
@@ -70,7 +59,7 @@ class CostDay(serializers.Serializer[Any]):
     lines = CostLine(many=True)
 
 
-class CostDocument(_Range):
+class CostDocument(Range):
     """Totals are the exact sums of their lines."""
 
     total = serializers.CharField()
@@ -83,7 +72,7 @@ class TenantCost(serializers.Serializer[Any]):
     days = CostDay(many=True)
 
 
-class OperatorCostDocument(_Range):
+class OperatorCostDocument(Range):
     items = TenantCost(many=True)
     next_cursor = serializers.CharField(allow_null=True)
 
@@ -94,7 +83,8 @@ class BadQuery(serializers.ValidationError):
     in_query = True
 
 
-def _fault(parameter: str, detail: str) -> BadQuery:
+def fault(parameter: str, detail: str) -> BadQuery:
+    """What is wrong with a parameter of the query."""
     return BadQuery({parameter: [detail]})
 
 
@@ -105,24 +95,25 @@ def _day(request: Request, name: str, default: date) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError as e:
-        raise _fault(name, "a day: YYYY-MM-DD") from e
+        raise fault(name, "a day: YYYY-MM-DD") from e
 
 
-def _range(request: Request) -> tuple[date, date]:
+def range_of(request: Request) -> tuple[date, date]:
     """Both `from` and `to` are included, as people mean it; given back half-open."""
     today = datetime.now(UTC).date()
     last = _day(request, "to", today)
     first = _day(request, "from", last - timedelta(days=USUAL_DAYS - 1))
     if first > last:
-        raise _fault("from", "lies behind `to`")
+        raise fault("from", "lies behind `to`")
     if (last - first).days >= MOST_DAYS:
-        raise _fault("from", f"a report spans at most {MOST_DAYS} days")
+        raise fault("from", f"a report spans at most {MOST_DAYS} days")
     if last >= date.max:
-        raise _fault("to", "too far away")
+        raise fault("to", "too far away")
     return first, last + timedelta(days=1)
 
 
-def _shown_range(since: date, until: date) -> dict[str, str]:
+def shown_range(since: date, until: date) -> dict[str, str]:
+    """A half-open range as documents show it: both days included."""
     return {"from": since.isoformat(), "to": (until - timedelta(days=1)).isoformat()}
 
 
@@ -155,7 +146,7 @@ def _total(days: list[Rated]) -> str:
     return _money(sum((d.total for d in days), Decimal(0).quantize(STEP)))
 
 
-class _Report(APIView):
+class Report(APIView):
     """Read by the project's permission class: which scope, which parameters."""
 
     scopes = MappingProxyType({"GET": Scope.USAGE_READ})
@@ -174,39 +165,22 @@ class _Report(APIView):
             raise BadQuery({name: ["Unknown parameter."] for name in unknown})
 
 
-class UsageView(_Report):
-    @extend_schema(operation_id="get_usage", responses=UsageDocument)
-    def get(self, request: Request) -> Response:
-        """What was used, by day, metric and region policy."""
-        since, until = _range(request)
-        items = [
-            {
-                "day": day.isoformat(),
-                "metric": usage.metric,
-                "region_policy": usage.region_policy,
-                "quantity": usage.quantity,
-            }
-            for day, usage in usage_by_day(self.tenant_of(request), since, until)
-        ]
-        return Response({**_shown_range(since, until), "items": items})
-
-
-class DailyCostView(_Report):
+class DailyCostView(Report):
     @extend_schema(operation_id="get_daily_cost", responses=CostDocument)
     def get(self, request: Request) -> Response:
         """What each day cost, line by line."""
-        since, until = _range(request)
+        since, until = range_of(request)
         days = daily_cost(self.tenant_of(request), since, until)
         return Response(
             {
-                **_shown_range(since, until),
+                **shown_range(since, until),
                 "total": _total(days),
                 "items": [_show_day(d) for d in days],
             }
         )
 
 
-class AllDailyCostView(_Report):
+class AllDailyCostView(Report):
     """Operators: every tenant's daily cost."""
 
     scopes = MappingProxyType({"GET": Scope.OPERATOR})
@@ -215,7 +189,7 @@ class AllDailyCostView(_Report):
     @extend_schema(operation_id="get_all_daily_cost", responses=OperatorCostDocument)
     def get(self, request: Request) -> Response:
         """Daily cost of each tenant that used anything, a page of tenants at a time."""
-        since, until = _range(request)
+        since, until = range_of(request)
         limit, after = self._page(request)
         if "tenant_id" in request.query_params:
             tenants = [self._tenant(request.query_params["tenant_id"], "tenant_id")]
@@ -233,12 +207,12 @@ class AllDailyCostView(_Report):
             for t in tenants
         ]
         cursor = encode(TENANT, tenants[-1]) if more else None
-        return Response({**_shown_range(since, until), "items": items, "next_cursor": cursor})
+        return Response({**shown_range(since, until), "items": items, "next_cursor": cursor})
 
     def _page(self, request: Request) -> tuple[int, uuid.UUID | None]:
         text = request.query_params.get("limit", "50")
         if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MOST_TENANTS):
-            raise _fault("limit", f"a whole number from 1 to {MOST_TENANTS}")
+            raise fault("limit", f"a whole number from 1 to {MOST_TENANTS}")
         cursor = request.query_params.get("cursor")
         return int(text), None if cursor is None else self._tenant(cursor, "cursor")
 
@@ -246,5 +220,5 @@ class AllDailyCostView(_Report):
     def _tenant(text: str, parameter: str) -> uuid.UUID:
         found = decode(TENANT, text)
         if found is None:
-            raise _fault(parameter, "not a tenant's id")
+            raise fault(parameter, "not a tenant's id")
         return found

@@ -20,7 +20,8 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from billing.sql import named_sql
-from cells.contract import MeterRecord
+from billing.watermarks import know_owners
+from cells.contract import MeterRecord, Metric
 from cells.domain.ids import TENANT, decode
 
 _SQL = named_sql("ingest")
@@ -34,6 +35,8 @@ AHEAD = timedelta(minutes=5)
 SKEW = timedelta(seconds=5)
 _MINUTE = timedelta(minutes=1)
 _BIGGEST = 2**63 - 1
+#: Of a minute. So a month's sum of many hosts stays a 63-bit number.
+_BIGGEST_QUANTITY = 10**14
 
 #: (tenant, cell, since, until): who lived where. `until` None: still there.
 Tenure = tuple[uuid.UUID, str, datetime, datetime | None]
@@ -75,7 +78,7 @@ def _parse(n: int, record: MeterRecord) -> _Parsed:
         minute = datetime.strptime(record.minute, "%Y-%m-%dT%H:%M:00Z").replace(tzinfo=UTC)
     except ValueError as e:
         raise MalformedRecord(f"/records/{n}/minute: not a whole minute in UTC") from e
-    if not 0 <= record.quantity <= _BIGGEST:
+    if not 0 <= record.quantity <= _BIGGEST_QUANTITY:
         raise MalformedRecord(f"/records/{n}/quantity: not a count")
     if not 0 <= record.store <= 255 or not 0 <= record.epoch <= _BIGGEST:
         raise MalformedRecord(f"/records/{n}: store or epoch out of range")
@@ -168,6 +171,13 @@ def _take(parsed: Sequence[_Parsed], picked: list[int], results: list[Result | N
             values["quantity"] = [parsed[n].record.quantity for n in picked]
             cursor.execute(_SQL["take"], values)
             taken = dict(cursor.fetchall())
+        know_owners(
+            {
+                (r.cell, r.store, r.epoch)
+                for r in (parsed[n].record for n in picked)
+                if r.metric is not Metric.API_REQUESTS  # routers own nothing
+            }
+        )
         for n in picked:
             if taken[n]:
                 results[n] = Result.ACCEPTED

@@ -8,8 +8,19 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from billing.usage_models import (
+    BillingPeriod,
+    DriftCheck,
+    DriftFinding,
+    MeterCorrection,
+    MeterWatermark,
+    UsageAdjustment,
+    UsageHour,
+    UsageMonth,
+)
 from cells.contract import Metric
 
+ALL_HOURS = (1 << 24) - 1
 METRICS = [(m.value, m.value.replace("_", " ")) for m in Metric]
 
 
@@ -86,6 +97,7 @@ class DirtyDay(models.Model):
     tenant_id = models.UUIDField()
     day = models.DateField()
     marks = models.BigIntegerField(default=1)  # raised by each ingestion
+    hours = models.IntegerField(default=ALL_HOURS)  # which hours: bit 0 is midnight's
 
     class Meta:
         db_table = "billing_dirty_day"
@@ -156,3 +168,23 @@ class UnitPrice(models.Model):
 
     def __str__(self) -> str:
         return f"{self.metric} {self.region_policy}: {self.amount} per {self.per}"
+
+
+__all__ = [
+    "ALL_HOURS",
+    "METRICS",
+    "BillingPeriod",
+    "DirtyDay",
+    "DriftCheck",
+    "DriftFinding",
+    "MeterConflict",
+    "MeterCorrection",
+    "MeterRecord",
+    "MeterWatermark",
+    "PriceBook",
+    "UnitPrice",
+    "UsageAdjustment",
+    "UsageDay",
+    "UsageHour",
+    "UsageMonth",
+]

@@ -102,6 +102,15 @@ class MeterRecord(msgspec.Struct, frozen=True, kw_only=True):
     quantity: int
 
 
+class SealedUntil(msgspec.Struct, frozen=True, kw_only=True):
+    """A store's word that all its records of minutes before `sealed_until` were acknowledged or refused:
+    none will come later. Under one epoch it never falls."""
+
+    store: int
+    epoch: int  # of the cell: the owner that says so
+    sealed_until: str  # RFC 3339 UTC, whole minute
+
+
 class ErrorCode(enum.StrEnum):
     """`code` of a problem document."""
 

@@ -220,6 +220,7 @@ class Process:
                     store,
                     clock,
                     metrics,
+                    host_id=lambda: host.host_id,
                     cell=settings.cell_name,
                     control_url=settings.control_url,
                     kid=settings.kid,

@@ -19,13 +19,13 @@ from datetime import datetime
 from typing import Protocol
 
 from cells.bulk import BulkAction, BulkStore, OperationRow, OperationStep, SelectionRow
-from cells.contract import MeterRecord
 from cells.domain.ids import RunKey
 from cells.domain.job import JobState
 from cells.happenings import EVENTS_LOOKED_AT, EventRow, EventStore, FoundEvents
 from cells.history import History, HistoryStore
 from cells.insight import LETTERS_GROUPED, RUNS_LOOKED_AT, FoundRuns, InsightStore, RunFilter
 from cells.limits import LimitBoard, LimitStore
+from cells.metered import JobUsage, MeterStore, UsageSpan
 from cells.pulling import QueueId
 from cells.records import (
     LAG_BOUNDS_MS,
@@ -88,10 +88,12 @@ __all__ = [
     "InsightStore",
     "JobFilter",
     "JobRow",
+    "JobUsage",
     "JournalBody",
     "KeyReused",
     "LeaseLost",
     "Member",
+    "MeterStore",
     "NewJob",
     "NotOwner",
     "OperationRow",
@@ -111,12 +113,21 @@ __all__ = [
     "TenantPlacement",
     "Terminal",
     "TrialOutcome",
+    "UsageSpan",
     "Vitals",
 ]
 
 
 class Store(
-    BulkStore, EventStore, HistoryStore, InsightStore, LimitStore, SchedulingStore, WorkflowStore, Protocol
+    BulkStore,
+    EventStore,
+    HistoryStore,
+    InsightStore,
+    LimitStore,
+    MeterStore,
+    SchedulingStore,
+    WorkflowStore,
+    Protocol,
 ):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""
 
@@ -305,17 +316,7 @@ class Store(
         segments), or None."""
         ...
 
-    # journal, meters, stats
-    async def fold_stats(self) -> int:
-        """Fold committed journal rows past the cursor into run_stats; how many rows."""
-        ...
-
-    async def seal_minutes(self) -> int:
-        """Write meter_minutes of each minute that no open transaction can still change."""
-        ...
-
-    async def unshipped_meters(self, *, cell: str, limit: int) -> Sequence[MeterRecord]: ...
-    async def mark_shipped(self, records: Sequence[MeterRecord], *, refused: str | None = None) -> None: ...
+    # the cell
     async def status(self) -> CellStatus:
         """How the cell is; cheap at any size."""
         ...

@@ -81,6 +81,16 @@ app.conf.update(
             "schedule": 10.0,
             "options": {"expires": 10},
         },
+        "hold the ledger against the cells' runs": {
+            "task": "billing.tasks.check_usage",
+            "schedule": 300.0,
+            "options": {"expires": 300},
+        },
+        "close months that every cell has sealed": {
+            "task": "billing.tasks.close_periods",
+            "schedule": 60.0,
+            "options": {"expires": 60},
+        },
     },
 )
 app.autodiscover_tasks(

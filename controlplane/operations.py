@@ -50,7 +50,7 @@ def _age(since: datetime | None) -> float:
 
 def metrics(request: HttpRequest) -> HttpResponse:
     """What is recorded, read when asked: the same whichever process answers."""
-    from billing.models import DirtyDay, MeterConflict
+    from billing.models import DirtyDay, DriftFinding, MeterConflict
 
     registry = CollectorRegistry()
 
@@ -70,4 +70,6 @@ def metrics(request: HttpRequest) -> HttpResponse:
     gauge("billing_dirty_days", "Days still to be added up.", DirtyDay.objects.count())
     open_conflicts = MeterConflict.objects.filter(settled_at=None, first_at__lte=Now())
     gauge("billing_open_meter_conflicts", "Meter records refused and not settled.", open_conflicts.count())
+    drift = DriftFinding.objects.filter(settled_at=None).count()
+    gauge("billing_open_drift_findings", "Days of tenants where ledger and cell differ, not settled.", drift)
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

@@ -228,6 +228,9 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000
 
 # --- billing: what it needs to know about the world, handed in ------------------------------
 BILLING_TENURES = "controlplane.topology.tenures.tenures_of"
+BILLING_OWNERS = "controlplane.topology.tenures.owners_of"
+BILLING_CELLS = "controlplane.topology.witness.CellWitness"
+BILLING_RESIDENTS = "controlplane.topology.tenures.residents_of"
 
 # --- operators' pages ----------------------------------------------------------------------
 _MAIL_PAGE = (
@@ -274,6 +277,8 @@ UNFOLD = {
                         ("Outbox", "outbox", "events_outboxitem"),
                         ("Usage by day", "bar_chart", "billing_usageday"),
                         ("Meter conflicts", "warning", "billing_meterconflict"),
+                        ("Usage drift", "difference", "billing_driftfinding"),
+                        ("Billing periods", "calendar_month", "billing_billingperiod"),
                         ("Price books", "payments", "billing_pricebook"),
                     )
                 ],

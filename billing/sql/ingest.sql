@@ -19,9 +19,12 @@ taken AS (
     RETURNING tenant_id, minute, metric, region_policy, cell, store, epoch, host
 ),
 dirty AS (
-    INSERT INTO billing_dirty_day (tenant_id, day, marks)
-    SELECT DISTINCT tenant_id, (minute AT TIME ZONE 'UTC')::date, 1 FROM taken ORDER BY 1, 2
-    ON CONFLICT (tenant_id, day) DO UPDATE SET marks = billing_dirty_day.marks + 1
+    INSERT INTO billing_dirty_day (tenant_id, day, marks, hours)
+    SELECT tenant_id, (minute AT TIME ZONE 'UTC')::date AS day, 1,
+           bit_or(1 << extract(hour FROM minute AT TIME ZONE 'UTC')::int)
+    FROM taken GROUP BY 1, 2 ORDER BY 1, 2
+    ON CONFLICT (tenant_id, day) DO UPDATE
+    SET marks = billing_dirty_day.marks + 1, hours = billing_dirty_day.hours | excluded.hours
 )
 SELECT g.n, t.tenant_id IS NOT NULL AS fresh
 FROM given g
@@ -48,3 +51,15 @@ FROM unnest(
     %(recorded)s::bigint[], %(refused)s::bigint[]
 ) AS c (tenant_id, minute, metric, region_policy, cell, store, epoch, host, recorded, refused)
 ON CONFLICT DO NOTHING;
+
+-- name: lock_record
+-- One correction of a record at a time.
+SELECT pg_advisory_xact_lock(hashtextextended('billing.correction:' || %(key)s::text, 0));
+
+-- name: mark
+-- The day of a minute is to be added up again.
+INSERT INTO billing_dirty_day (tenant_id, day, marks, hours)
+VALUES (%(tenant_id)s, (%(minute)s::timestamptz AT TIME ZONE 'UTC')::date, 1,
+        1 << extract(hour FROM %(minute)s::timestamptz AT TIME ZONE 'UTC')::int)
+ON CONFLICT (tenant_id, day) DO UPDATE
+SET marks = billing_dirty_day.marks + 1, hours = billing_dirty_day.hours | excluded.hours;

@@ -37,6 +37,7 @@ from cells.api import (
     target_health,
     targets,
     task_queues,
+    usage,
     worker_calls,
     workflow_changes,
     workflows,
@@ -65,7 +66,7 @@ _RESOURCES = (
         events,
     ),
     *(reconciling, workflows, workflow_changes, definitions),
-    *(internal, lengthening),
+    *(internal, usage, lengthening),
 )
 
 

@@ -1,6 +1,6 @@
-"""The role `meter`: folds the journal into statistics, seals minutes, ships them.
+"""The role `meter`: counts levels once a minute, folds the journal, seals minutes, ships them.
 
-Counting happened where the work was done, in its own transaction. Here nothing is counted, so a
+Events were counted where the work was done, in its own transaction, and are only added up here: a
 crash, a second host with this role, or a control plane that is away for days changes no figure.
 """
 
@@ -42,6 +42,7 @@ class MeterService:
         clock: Clock,
         metrics: Metrics,
         *,
+        host_id: Callable[[], int],
         cell: str,
         control_url: str,
         kid: str,
@@ -49,7 +50,7 @@ class MeterService:
         interval: float = INTERVAL_SECONDS,
         pause: Callable[[int], float] | None = None,
     ) -> None:
-        self._store, self._clock, self._metrics = store, clock, metrics
+        self._store, self._clock, self._metrics, self._host_id = store, clock, metrics, host_id
         self._cell, self._control_url, self._kid, self._secret = cell, control_url, kid, secret
         self._interval = interval
         self._pause = pause or (lambda failures: pause_seconds(failures, random.random()))
@@ -57,6 +58,7 @@ class MeterService:
             "meter_journal_rows_folded_total", "Journal rows folded into statistics"
         )
         self._sealed = metrics.counter("meter_minutes_sealed_total", "Minutes sealed")
+        self._gauged = metrics.counter("meter_minutes_gauged_total", "Minutes whose levels were counted here")
         self._failures = metrics.counter(
             "meter_shipping_failures_total", "Calls that did not reach acknowledgement"
         )
@@ -64,6 +66,7 @@ class MeterService:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`. Shipping never holds up sealing."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._gauge(stop))
             group.create_task(self._count(stop))
             shipping = group.create_task(self._ship(stop))
             await stop.wait()
@@ -78,8 +81,21 @@ class MeterService:
                     if stop.is_set():
                         return
                 self._sealed.inc(await self._store.seal_minutes())
+                while await self._store.fold_job_usage():
+                    if stop.is_set():
+                        return
             except (Retryable, Terminal) as fault:
                 log.warning("cannot fold or seal", fault=str(fault)[:200])
+            await _wait(stop, self._interval)
+
+    async def _gauge(self, stop: asyncio.Event) -> None:
+        """By itself, so that no backlog makes it miss the start of a minute."""
+        while not stop.is_set():
+            try:
+                self._gauged.inc(await self._store.gauge_minute(host_id=self._host_id()))
+                await self._store.count_stored()
+            except (Retryable, Terminal) as fault:
+                log.warning("cannot count levels", fault=str(fault)[:200])
             await _wait(stop, self._interval)
 
     async def _ship(self, stop: asyncio.Event) -> None:

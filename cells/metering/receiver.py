@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from cells.contract import Caller, MeterRecord, Scope, body_hash, sign_request
+from cells.contract import Caller, MeterRecord, Scope, SealedUntil, body_hash, sign_request
 from cells.ports import Clock
 
 PATH = "internal/meters"
@@ -20,6 +20,8 @@ CALL_SECONDS = 30.0
 _ANSWER_BYTES = 1 << 20
 #: The call itself is at fault: sent again unchanged it would be refused again.
 _OUR_FAULT = frozenset({400, 413, 422})
+#: It was taken record by record; 409 where one of them contradicts the ledger.
+_ANSWERED = frozenset({200, 409})
 
 
 class Away(Exception):
@@ -58,13 +60,15 @@ class Receiver:
         if self._session is not None:
             await self._session.close()
 
-    async def send(self, records: Sequence[MeterRecord]) -> Sequence[str]:
+    async def send(
+        self, records: Sequence[MeterRecord], watermarks: Sequence[SealedUntil] = ()
+    ) -> Sequence[str]:
         """One result a record, in order. Raises `Away` or `Rejected`."""
-        body = msgspec.json.encode({"records": records})
+        body = msgspec.json.encode({"records": records, "watermarks": watermarks})
         status, answer = await self._post(body)
         if status in _OUR_FAULT:
             raise Rejected(f"{status} {answer[:300].decode(errors='replace')}")
-        if status != 200:
+        if status not in _ANSWERED:
             raise Away(f"status {status}")
         try:
             results = _answers.decode(answer).results

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from cells.contract import MeterRecord
+from cells.contract import MeterRecord, SealedUntil
 from cells.metering.receiver import Away, Receiver, Rejected
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
@@ -39,6 +39,7 @@ class Shipper:
     ) -> None:
         self._store, self._receiver, self._clock = store, receiver, clock
         self._cell, self._batch = cell, batch
+        self._told: SealedUntil | None = None  # what the control plane has heard from here
         self._shipped = metrics.counter("meter_records_shipped_total", "Meter records acknowledged")
         self._refused = metrics.counter(
             "meter_records_refused_total", "Meter records that the control plane refused for good", ["reason"]
@@ -48,25 +49,34 @@ class Shipper:
         )
 
     async def ship(self) -> bool:
-        """Send one batch; whether there may be more. Raises `Away`, and what the store raises."""
+        """Send one batch, and how far all is answered for; whether there may be more. Raises `Away`,
+        and what the store raises."""
+        sealed = await self._store.meters_sealed_until()
         records = await self._store.unshipped_meters(cell=self._cell, limit=self._batch)
         self._oldest.set(self._age(records[0]) if records else 0)
-        if records:
-            await self._send(records)
+        news = () if sealed == self._told else (sealed,)
+        if (records or news) and await self._send(records, news):
+            self._told = sealed
         return len(records) == self._batch
 
-    async def _send(self, records: Sequence[MeterRecord]) -> None:
-        """Send and settle. A call refused as a whole is halved until the culprit is alone."""
+    async def _send(self, records: Sequence[MeterRecord], sealed: Sequence[SealedUntil] = ()) -> bool:
+        """Send and settle; whether `sealed` was heard. A call refused as a whole is halved until the culprit
+        is alone."""
         try:
-            results = await self._receiver.send(records)
+            results = await self._receiver.send(records, sealed)
         except Rejected as fault:
-            if len(records) == 1:
+            if not records:
+                raise Away(f"how far was refused: {fault}") from None
+            if sealed:
+                # No record may be refused for the word that came with it.
+                await self._send(records)
+            elif len(records) == 1:
                 await self._refuse(records, "rejected", detail=str(fault))
-                return
-            middle = len(records) // 2
-            await self._send(records[:middle])
-            await self._send(records[middle:])
-            return
+            else:
+                middle = len(records) // 2
+                await self._send(records[:middle])
+                await self._send(records[middle:])
+            return False
         taken = [r for r, result in zip(records, results, strict=True) if result in ACKNOWLEDGED]
         if taken:
             await self._store.mark_shipped(taken)
@@ -77,6 +87,7 @@ class Shipper:
             )
         if unknown := {result[:40] for result in results} - ACKNOWLEDGED - REFUSED:
             raise Away(f"not taken now: {', '.join(sorted(unknown)[:5])}")
+        return True
 
     async def _refuse(self, records: Sequence[MeterRecord], reason: str, *, detail: str = "") -> None:
         await self._store.mark_shipped(records, refused=f"{reason}: {detail}" if detail else reason)

@@ -26,6 +26,11 @@ RELEASED = "RELEASED"
 _encode = msgspec.json.Encoder().encode
 
 
+def is_job_run(parent: str, ordinal: int, state: str) -> bool:
+    """Whether what ended is the run of a job, for good. Callbacks and the steps of workflows are none."""
+    return state in _TERMINAL and ordinal >= 0 and parent[12] != _WORKFLOW_RUN
+
+
 class _Calls:
     """Calls to one target."""
 
@@ -98,8 +103,7 @@ class Entry:
         """An attempt ended, or a waiting run was cancelled (`attempts=0`)."""
         self.finished.append((tenant, parent, scheduled_s, ordinal, epoch, state, lag_ms))
         counts = self._counts
-        # Callbacks and the steps of workflows are not metered as runs.
-        if state in _TERMINAL and ordinal >= 0 and parent[12] != _WORKFLOW_RUN:
+        if is_job_run(parent, ordinal, state):
             counts[tenant, "job_runs", region_policy] += 1
         if attempts:
             counts[tenant, "run_attempts", region_policy] += attempts

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from cells.contract import MeterRecord, Metric
+from cells.contract import MeterRecord, Metric, SealedUntil
 from cells.domain.ids import TENANT, decode, encode
 from cells.store.arrays import from_datetime, instants, int2s, int8s, texts, uuids
 from cells.store.base import StoreBase
@@ -25,8 +25,6 @@ from cells.store.database import Connection, Database, fetch_all, fetch_row, run
 _MINUTE = timedelta(minutes=1)
 #: Minutes sealed in one transaction: after a long stop there is a backlog.
 _AT_MOST = 720
-#: A cell that was not running did not count its timers: gauges reach back this many minutes only.
-_GAUGED = 10
 #: Journal rows in memory at once.
 _PAGE = 500
 _MINUTE_FORMAT = "%Y-%m-%dT%H:%M:00Z"
@@ -59,7 +57,7 @@ class Meters(StoreBase):
         async with self._database.transaction() as connection:
             if not (await fetch_row(connection, "seal_lock"))[0]:
                 return 0
-            epoch, metered_until, sealed_until = await fetch_row(connection, "seal_state")
+            metered_until, sealed_until = await fetch_row(connection, "seal_state")
             (now,) = await fetch_row(connection, "seal_now")
             if metered_until >= sealed_until:
                 return 0
@@ -70,11 +68,11 @@ class Meters(StoreBase):
             if (await fetch_row(connection, "seal_blocked", {"closed_at": self._closed[1]}))[0]:
                 return 0
             until = min(sealed_until, metered_until + _AT_MOST * _MINUTE)
-            await self._meter(connection, epoch, metered_until, until)
+            await self._meter(connection, metered_until, until)
             await run(connection, "seal_done", {"until": until})
             return int((until - metered_until) / _MINUTE)
 
-    async def _meter(self, connection: Connection, epoch: int, since: datetime, until: datetime) -> None:
+    async def _meter(self, connection: Connection, since: datetime, until: datetime) -> None:
         quantities: Counter[Key] = Counter()
         place: dict[str, object] = {"at": since, "host": -1, "seq": -1}
         while True:
@@ -86,11 +84,6 @@ class Meters(StoreBase):
             if len(rows) < _PAGE:
                 break
             place = dict(zip(("at", "host", "seq"), rows[-1], strict=False))
-        gauge = Metric.PENDING_TIMER_MINUTES.value
-        counted = [until - n * _MINUTE for n in range(1, _GAUGED + 1) if until - n * _MINUTE >= since]
-        for tenant_id, policy, waiting in await fetch_all(connection, "seal_timers"):
-            for minute in counted:
-                quantities[tenant_id, epoch, self._host_name, minute, gauge, policy] = waiting
         if quantities:
             await run(connection, "seal_insert", _columns(quantities))
 
@@ -112,6 +105,12 @@ class Meters(StoreBase):
                 )
                 for tenant, store, epoch, host, minute, metric, policy, quantity in rows
             ]
+
+    async def meters_sealed_until(self) -> SealedUntil:
+        """See `ports.Store.meters_sealed_until`."""
+        async with self._database.transaction() as connection:
+            epoch, until = await fetch_row(connection, "meters_sealed_until")
+            return SealedUntil(store=0, epoch=epoch, sealed_until=until.strftime(_MINUTE_FORMAT))
 
     async def mark_shipped(self, records: Sequence[MeterRecord], *, refused: str | None = None) -> None:
         """The control plane has these records, or refuses them for a reason."""

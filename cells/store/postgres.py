@@ -15,11 +15,13 @@ from cells.store.database import Database, fetch_one, run
 from cells.store.due import DueWork
 from cells.store.engine import Engine
 from cells.store.events import Events
+from cells.store.gauges import Gauges
 from cells.store.herd import Herds
 from cells.store.hosts import Hosts
 from cells.store.insight import Insight
 from cells.store.job_changes import JobChanges
 from cells.store.job_starts import JobWorkflows
+from cells.store.job_usage import JobUsages
 from cells.store.jobs import Jobs
 from cells.store.lake import Lake
 from cells.store.letters import Letters
@@ -75,6 +77,8 @@ class PostgresStore(
     Insight,
     Use,
     Meters,
+    Gauges,
+    JobUsages,
     Status,
     Upkeep,
     Lake,

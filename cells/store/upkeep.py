@@ -12,6 +12,7 @@ from cells.store.database import fetch_one, fetch_row, run
 KEPT = {
     "idempotency_keys": timedelta(hours=24),
     "meters": timedelta(days=35),  # as long as the ledger takes late ones
+    "job_usage": timedelta(days=400),  # as far back as reports go
     "stats": timedelta(days=90),
     "target_stats": timedelta(days=90),
     "secrets": timedelta(days=1),

@@ -317,21 +317,25 @@ class ApiKey(Document):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UsageItem(Document):
-    """One metric of one day."""
+    """The sum of a metric; what it is not by is None."""
 
-    day: date
+    day: date | None = None
+    job_id: str | None = None
     metric: str
-    region_policy: str
+    region_policy: str | None = None
     quantity: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage(Document):
-    """Usage by day; the first and the last day are included."""
+    """A page of usage; the first and the last day are included."""
 
     from_: date
     to: date
+    by: str = "day"
+    complete_until: datetime | None = None  # by job: runs that ended before it are counted
     items: Sequence[UsageItem]
+    next_cursor: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

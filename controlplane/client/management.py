@@ -243,9 +243,22 @@ def revoke_api_key(key_id: str, *, reason: str | None = None) -> Call[ApiKey]:
 
 
 # --- usage and cost ----------------------------------------------------------------------
-def read_usage(*, since: date | str | None = None, until: date | str | None = None) -> Call[Usage]:
-    """Usage by day; both days are included. The last 31 days if nothing is said."""
-    return Call(method="GET", path="/v1/usage", read=reads(Usage), query=query(from_=since, to=until))
+def read_usage(
+    *,
+    since: date | str | None = None,
+    until: date | str | None = None,
+    by: str | None = None,
+    cursor: str | None = None,
+    limit: int | None = None,
+) -> Call[Usage]:
+    """Usage by `day`, `metric`, `region_policy` or `job`; both days are included. The last 31 days by day
+    if nothing is said. Where there is a `next_cursor`, ask again with it as `cursor`."""
+    return Call(
+        method="GET",
+        path="/v1/usage",
+        read=reads(Usage),
+        query=query(from_=since, to=until, by=by, cursor=cursor, limit=limit),
+    )
 
 
 def daily_cost(*, since: date | str | None = None, until: date | str | None = None) -> Call[CostReport]:

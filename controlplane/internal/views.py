@@ -17,7 +17,8 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from billing.ingest import MOST_RECORDS, MalformedRecord, ingest
+from billing.ingest import MOST_RECORDS, MalformedRecord, Result, ingest
+from billing.watermarks import MalformedWatermark, raise_watermarks
 from cells.contract import (
     PROBLEM_TITLES,
     SIGNATURE_HEADER,
@@ -27,6 +28,7 @@ from cells.contract import (
     MeterRecord,
     Metric,
     Scope,
+    SealedUntil,
     problem_type,
 )
 from controlplane.events import feed
@@ -165,6 +167,7 @@ def operator_acts(request: HttpRequest) -> HttpResponse:
 
 class _Meters(msgspec.Struct, forbid_unknown_fields=True):
     records: list[MeterRecord]
+    watermarks: list[SealedUntil] = []
 
 
 def _meter_caller(request: HttpRequest) -> tuple[str, Caller]:
@@ -183,7 +186,8 @@ def _meter_caller(request: HttpRequest) -> tuple[str, Caller]:
 
 @_method("POST")
 def meters(request: HttpRequest) -> HttpResponse:
-    """POST /internal/meters {"records": […]} → {"results": […]} in order."""
+    """POST /internal/meters {"records": […], "watermarks": […]} → {"results": […]} in order.
+    409: some record contradicts the ledger; `results` is there, too."""
     try:
         sender, caller = _meter_caller(request)
     except BadSignature as e:
@@ -191,9 +195,10 @@ def meters(request: HttpRequest) -> HttpResponse:
     if Scope.INTERNAL not in caller.scopes:
         return _problem(403, ErrorCode.FORBIDDEN, "needs the scope internal")
     try:
-        records = msgspec.json.decode(request.body, type=_Meters).records
+        sent = msgspec.json.decode(request.body, type=_Meters)
     except msgspec.DecodeError as e:
         return _problem(400, ErrorCode.MALFORMED, str(e))
+    records, marks = sent.records, sent.watermarks
     if len(records) > MOST_RECORDS:
         return _problem(413, ErrorCode.PAYLOAD_TOO_LARGE, f"at most {MOST_RECORDS} records")
     for record in records:
@@ -202,8 +207,22 @@ def meters(request: HttpRequest) -> HttpResponse:
         # Routers count requests, and nobody else does.
         if (record.metric is Metric.API_REQUESTS) != (sender == ROUTER_KID):
             return _problem(403, ErrorCode.FORBIDDEN, f"{sender} does not count {record.metric}")
+    if marks and sender == ROUTER_KID:
+        return _problem(403, ErrorCode.FORBIDDEN, "routers seal nothing")
     try:
         results = ingest(records, anywhere=sender == ROUTER_KID)
-    except MalformedRecord as e:
+        raise_watermarks(sender, [(m.store, m.epoch, m.sealed_until) for m in marks])
+    except (MalformedRecord, MalformedWatermark) as e:
         return _problem(422, ErrorCode.INVALID, str(e))
+    if Result.CONFLICT in results:
+        # The rest of the call was taken all the same: the words say what became of each record.
+        document = {
+            "type": problem_type(ErrorCode.CONFLICT),
+            "title": PROBLEM_TITLES[ErrorCode.CONFLICT],
+            "status": 409,
+            "detail": "a record contradicts what stands in the ledger under its key",
+            "code": ErrorCode.CONFLICT,
+            "results": results,
+        }
+        return _json(document, status=409)
     return _json({"results": results})

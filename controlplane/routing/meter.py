@@ -29,6 +29,8 @@ _SETTLED = frozenset({"accepted", "identical"})
 _NOT_PLACED = "not_placed"
 #: A call with a record that no correct sender makes; nothing of it was taken.
 _MALFORMED = 422
+#: Answered record by record; 409 where one of them contradicts the ledger.
+_ANSWERED = frozenset({200, 409})
 _PATIENCE_MINUTES = 24 * 60
 
 #: (tenant, ownership epoch, minute since the epoch): what a count belongs to.
@@ -114,7 +116,7 @@ class Meter:
         records = [_record(host, slot, n) for host, slot, n in batch]
         try:
             status, body = await control.post("/internal/meters", msgspec.json.encode({"records": records}))
-            results = _RESULTS.decode(body).results if status == 200 else []
+            results = _RESULTS.decode(body).results if status in _ANSWERED else []
         except (*CALL_FAULTS, msgspec.MsgspecError) as fault:
             log.debug("meters not shipped: %r", fault)
             return None

@@ -1,4 +1,4 @@
-"""Who lived where when, as billing asks for it. Billing's settings name `tenures_of`."""
+"""Who lived where when, as billing asks for it. Settings name these functions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Collection
 from datetime import datetime
 
+from billing.watermarks import Owner
 from controlplane.topology.models import Tenure
 
 
@@ -19,3 +20,16 @@ def tenures_of(
         for tenant, cell, begin, end in rows.values_list("tenant_id", "cell_id", "since", "until")
         if end is None or end >= since
     ]
+
+
+def owners_of(tenant_id: uuid.UUID, since: datetime, until: datetime) -> list[Owner]:
+    """The stores that may have counted for a tenant in [since, until)."""
+    stays = Tenure.objects.filter(tenant_id=tenant_id, since__lt=until).exclude(until__lte=since)
+    cells = stays.order_by("cell_id").values_list("cell_id", flat=True).distinct()
+    return [Owner(cell=cell, store=0, epoch=0) for cell in cells]
+
+
+def residents_of(since: datetime, until: datetime) -> list[uuid.UUID]:
+    """Every tenant that lived anywhere in [since, until)."""
+    stays = Tenure.objects.filter(since__lt=until).exclude(until__lte=since)
+    return list(stays.order_by("tenant_id").values_list("tenant_id", flat=True).distinct())

@@ -12,8 +12,8 @@ WHERE sealed_until < date_trunc('minute', clock_timestamp(), 'UTC');
 SELECT clock_timestamp();
 
 -- name: seal_state
--- The epoch, and the closed minutes that are not counted yet (from, until).
-SELECT epoch, metered_until, sealed_until FROM cell;
+-- The closed minutes that are not counted yet (from, until).
+SELECT metered_until, sealed_until FROM cell;
 
 -- name: seal_blocked
 -- Whether a transaction is open that began before the closing was seen committed: it may have
@@ -29,22 +29,6 @@ WHERE j.at >= %(at)s AND j.at < %(until)s
   AND (j.at, j.host_id, j.seq) > (%(at)s, %(host)s::bigint, %(seq)s::bigint)
 ORDER BY j.at, j.host_id, j.seq
 LIMIT %(page)s;
-
--- name: seal_timers
--- Timers that wait now, per tenant_id and region policy. The usual policy is what the others leave of a
--- tenant's whole count, so that no row is looked at: along two indexes a million take a tenth of a second.
-SELECT tenant_id, region_policy, sum(n)::bigint FROM (
-    SELECT tenant_id, 'HOME_ASYNC' AS region_policy, count(*) AS n FROM jobs WHERE due_at IS NOT NULL GROUP BY 1
-    UNION ALL
-    SELECT o.tenant_id, p.region_policy, sum(p.sign * o.n)
-    FROM (SELECT tenant_id, region_policy, count(*) AS n FROM jobs
-          WHERE due_at IS NOT NULL AND region_policy <> 'HOME_ASYNC' GROUP BY 1, 2) AS o
-    CROSS JOIN LATERAL (VALUES (o.region_policy, 1), ('HOME_ASYNC', -1)) AS p (region_policy, sign) GROUP BY 1, 2
-    UNION ALL
-    SELECT r.tenant_id, coalesce(j.region_policy, 'HOME_ASYNC'), count(*)
-    FROM runs r LEFT JOIN jobs j ON j.tenant_id = r.tenant_id AND j.job_id = r.parent_id
-    WHERE r.timer_at IS NOT NULL GROUP BY 1, 2
-) AS waiting GROUP BY 1, 2 HAVING sum(n) > 0;
 
 -- name: seal_insert
 -- Meters of sealed minutes (tenant_id, host, minute, metric); never changed afterwards.
@@ -72,3 +56,8 @@ FROM unnest(%(tenants)s::uuid[], %(stores)s::smallint[], %(epochs)s::bigint[], %
             %(metrics)s::text[], %(policies)s::text[]) AS s (tenant_id, store, epoch, host, minute, metric, region_policy)
 WHERE m.tenant_id = s.tenant_id AND m.store = s.store AND m.epoch = s.epoch AND m.host = s.host AND m.minute = s.minute
   AND m.metric = s.metric AND m.region_policy = s.region_policy;
+
+-- name: meters_sealed_until
+-- The owner's epoch, and the minute before which every meter (of any tenant_id) is sealed and answered for.
+SELECT epoch, least(metered_until, (SELECT min(minute) FROM meter_minutes WHERE shipped_at IS NULL AND refused IS NULL))
+FROM cell;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from collections import defaultdict
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated
 
@@ -12,32 +14,59 @@ from rich.console import Group
 from controlplane.client.cli import tables
 from controlplane.client.cli.reading import day_of
 from controlplane.client.cli.session import Session
-from controlplane.client.documents import CostReport, Usage
+from controlplane.client.documents import CostReport, Usage, UsageItem
+
+
+class By(enum.Enum):
+    """What usage is summed by."""
+
+    DAY = "day"  # each day's metrics
+    METRIC = "metric"  # each metric, over all days
+    REGION_POLICY = "region_policy"  # each metric's region policies
+    JOB = "job"  # each job's runs that ended
+
+    @property
+    def label(self) -> str:
+        """As a table heads it."""
+        return self.value.replace("_", " ")
 
 
 def usage(
     session: Session,
     since: Annotated[str | None, typer.Option("--from", help="First day, UTC; 31 days if absent.")] = None,
     until: Annotated[str | None, typer.Option("--to", help="Last day; today if absent.")] = None,
+    by: Annotated[By, typer.Option("--by", help="What the sums are by.")] = By.DAY,
     cost: Annotated[bool, typer.Option("--cost", help="What each day costs, instead.")] = False,
 ) -> None:
-    """Show what was used by day, or with --cost what it costs."""
+    """Show what was used by day, metric, region policy or job, or with --cost what each day costs."""
     today = session.now.date()
     days = {"since": day_of(since, today), "until": day_of(until, today)}
     if cost:
         report = session.client.cost_reports.daily(**days)
         session.answer(report.raw, lambda: _cost_table(report))
     else:
-        found = session.client.usage.read(**days)
-        session.answer(found.raw, lambda: _usage_table(found))
+        read = session.client.usage.read
+        pages = [read(since=days["since"], until=days["until"], by=by.value)]
+        while cursor := pages[-1].next_cursor:
+            pages.append(read(since=days["since"], until=days["until"], by=by.value, cursor=cursor))
+        items = [item for page in pages for item in page.items]
+        raw = {**pages[0].raw, "items": [item.raw for item in items], "next_cursor": None}
+        session.answer(raw, lambda: _usage_table(pages[0], items, by))
 
 
-def _usage_table(usage: Usage) -> object:
-    metrics = sorted({item.metric for item in usage.items})
+def _usage_table(usage: Usage, items: Sequence[UsageItem], by: By) -> object:
+    if items and by is not By.DAY:
+        made = tables.table(*([by.label] if by is By.JOB else []), "metric", "region policy", "quantity",
+                            right=("quantity",))  # fmt: skip
+        for item in items:
+            job = [item.job_id or ""] if by is By.JOB else []
+            made.add_row(*job, item.metric, item.region_policy or "–", f"{item.quantity:,}")
+        return made
+    metrics = sorted({item.metric for item in items})
     if not metrics:
         return f"Nothing was used from {usage.from_} to {usage.to}."
     by_day: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for item in usage.items:
+    for item in items:
         by_day[str(item.day)][item.metric] += item.quantity
     made = tables.table("day", *metrics, right=metrics)
     for day in sorted(by_day):

@@ -81,10 +81,10 @@ def test_usage_and_cost_are_shown(tenant: Tenant) -> None:
     client = tenant_admin(tenant, "usage:read")
     day = TODAY.date().isoformat()
     assert client.get(f"/v1/usage?from={day}&to={day}").json == {
-        "from": day, "to": day,
+        "from": day, "to": day, "by": "day", "complete_until": None, "next_cursor": None,
         "items": [
-            {"day": day, "metric": "job_runs", "region_policy": "HOME_ASYNC", "quantity": 2_000_000},
-            {"day": day, "metric": "job_runs", "region_policy": "STRICT", "quantity": 1_000_000},
+            {"day": day, "metric": "job_runs", "region_policy": policy, "quantity": n, "job_id": None}
+            for policy, n in (("HOME_ASYNC", 2_000_000), ("STRICT", 1_000_000))
         ],
     }  # fmt: skip
     cost = client.get("/v1/cost-reports/daily").json

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 from aiohttp import web
 
-from cells.contract import BODY_HASH_HEADER, Caller, MeterRecord, body_hash, verify_request
+from cells.contract import BODY_HASH_HEADER, Caller, MeterRecord, SealedUntil, body_hash, verify_request
 
 CELL = "cell-1"
 KEY = bytes(range(32))
@@ -24,6 +24,7 @@ def key_of(record: MeterRecord) -> Key:
 
 class _Call(msgspec.Struct):
     records: list[MeterRecord]
+    watermarks: list[SealedUntil]
 
 
 @dataclass
@@ -37,6 +38,8 @@ class Ledger:
     poison: set[str] = field(default_factory=set)  # hosts whose records make a call malformed
     fault: Callable[[], web.Response | None] = lambda: None
     lose_answers: int = 0  # so many calls are taken, and then the connection breaks
+    told: list[SealedUntil] = field(default_factory=list)
+    late_word: bool = False  # watermarks make a call malformed
     silent: bool = False  # calls are taken, and never answered
     url: str = ""
 
@@ -57,10 +60,15 @@ class Ledger:
         self.callers.append(caller)
         if (answer := self.fault()) is not None:
             return answer
-        records = msgspec.json.decode(body, type=_Call).records
+        call = msgspec.json.decode(body, type=_Call)
+        records = call.records
         if len(records) > 5000:
             return web.json_response({}, status=413)
-        self.calls.append(records)
+        if records:
+            self.calls.append(records)
+        if self.late_word and call.watermarks:
+            return web.json_response({"detail": "/watermarks/0: lies ahead"}, status=422)
+        self.told += call.watermarks
         if any(record.host in self.poison for record in records):
             return web.json_response({"detail": "/records/0/host: too strange"}, status=422)
         results = [self._take(record) for record in records]

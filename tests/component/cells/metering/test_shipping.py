@@ -50,8 +50,8 @@ async def shipping(
 
 def meter(world: World, url: str, metrics: Metrics | None = None) -> MeterService:
     return MeterService(
-        world.store, SystemClock(), metrics or Metrics(), cell=CELL, control_url=url, kid=CELL, secret=KEY,
-        interval=0.02, pause=lambda failures: 0.02,
+        world.store, SystemClock(), metrics or Metrics(), host_id=lambda: world.host_id, cell=CELL,
+        control_url=url, kid=CELL, secret=KEY, interval=0.02, pause=lambda failures: 0.02,
     )  # fmt: skip
 
 
@@ -71,11 +71,13 @@ async def test_a_batch_is_signed_taken_and_marked(world: World, ledger: Ledger) 
     await fill(world, 5)
     async with shipping(world, ledger) as shipper:
         assert not await shipper.ship()
-        assert not await shipper.ship()  # nothing is left: no call
+        assert not await shipper.ship()  # nothing is left but to say so
+        assert not await shipper.ship()  # nor that
     assert await unshipped(world) == 0
     assert len(ledger.calls) == 1
-    (caller,) = ledger.callers
-    assert (caller.actor, caller.scopes, caller.tenant_id) == (f"cell:{CELL}", ("internal",), "")
+    said = {(caller.actor, caller.scopes, caller.tenant_id) for caller in ledger.callers}
+    assert said == {(f"cell:{CELL}", ("internal",), "")}
+    assert len(ledger.callers) == 2
     record = ledger.calls[0][0]
     assert record.tenant_id == encode(TENANT, world.a.tenant_id)
     assert (record.cell, record.store, record.epoch, record.host) == (CELL, 0, 3, "host-1")
@@ -269,3 +271,33 @@ async def _all_shipped(world: World) -> bool:
 
 async def _is(world: World, query: str, value: object) -> bool:
     return bool(await world.value(query) == value)
+
+
+async def test_how_far_is_told_once_all_of_it_is_acknowledged(world: World, ledger: Ledger) -> None:
+    await fill(world, 3)
+    async with shipping(world, ledger) as shipper:
+        await shipper.ship()
+        oldest = ledger.calls[0][0].minute
+        # Before anything was acknowledged, there was nothing more to say.
+        assert [told.sealed_until for told in ledger.told] == [oldest]
+        await shipper.ship()
+        await shipper.ship()
+    until = await world.value('SELECT to_char(metered_until, \'YYYY-MM-DD"T"HH24:MI:00"Z"\') FROM cell')
+    assert [(told.store, told.epoch, told.sealed_until) for told in ledger.told] == [
+        (0, 1, oldest), (0, 1, until),
+    ]  # fmt: skip
+
+
+async def test_no_record_is_refused_for_the_word_that_came_with_it(world: World, ledger: Ledger) -> None:
+    """A cell whose clock is ahead of the control plane's."""
+    await fill(world, 4)
+    ledger.late_word = True
+    async with shipping(world, ledger) as shipper:
+        await shipper.ship()
+        assert await unshipped(world) == 0
+        assert ledger.total == 28
+        with pytest.raises(Away):
+            await shipper.ship()
+        ledger.late_word = False
+        await shipper.ship()
+    assert len(ledger.told) == 1

@@ -29,6 +29,8 @@ BEGIN
       AND relname <> 'schema_migrations';
     EXECUTE 'TRUNCATE ' || names || ' RESTART IDENTITY';
     INSERT INTO shard_leases (shard) SELECT generate_series(0, 255);
+    INSERT INTO meter_state (gauged_at, stored_next, jobs_since, jobs_until)
+    VALUES ('epoch', 'epoch', 'epoch', date_trunc('minute', now()));
 END $$
 """
 

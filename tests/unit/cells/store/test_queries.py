@@ -14,6 +14,7 @@ FOLDER = Path(__file__).resolve().parents[4] / "cells" / "store"
 #: Statements about the cell as a whole: its schema, hosts, shards, cursors, minutes and what ends.
 CELL_WIDE = re.compile(
     r"^(migrations|cell|partitions|host|hosts|shards|journal|fold|seal|status|purge|lake)_|^engine_hosts$"
+    r"|^(gauge|stored|job_usage)_(take|dated|due|patience|done|lock|state|span)$|^meters_sealed_until$"
 )
 
 
