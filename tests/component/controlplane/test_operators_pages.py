@@ -26,7 +26,7 @@ from tests.component.controlplane.standin import StandInCell
 pytestmark = pytest.mark.django_db
 
 #: Composite keys, which the admin cannot show.
-NOT_SHOWN = {"MeterRecord", "DirtyDay"}
+NOT_SHOWN = {"MeterRecord", "DirtyDay", "UsageHour", "UsageMonth", "UsageAdjustment", "DriftCheck"}
 OURS = [
     model
     for label in ("tenants", "topology", "events", "api", "operators", "billing")

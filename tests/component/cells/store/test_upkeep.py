@@ -24,6 +24,11 @@ _INSERTS = {
         "INSERT INTO meter_minutes (tenant_id, store, epoch, host, minute, metric, region_policy, quantity,"
         " shipped_at) VALUES (%s, 0, 3, %s, '2020-01-01Z', 'job_runs', 'STRICT', 1, %s)"
     ),
+    "job_usage": (
+        "WITH v AS (SELECT %s::uuid AS tenant, %s::int AS n, (%s::timestamptz AT TIME ZONE 'UTC')::date AS day)"
+        " INSERT INTO job_usage (tenant_id, day, job_id, region_policy, runs) SELECT tenant,"
+        " day + CASE WHEN n = 4 THEN 1 ELSE -1 END, lpad(n::text, 32, '0')::uuid, 'STRICT', 1 FROM v"
+    ),
     "stats": "INSERT INTO run_stats (tenant_id, lag_le, started, minute) VALUES (%s, '{}', %s::int, %s)",
     "target_stats": (
         "INSERT INTO target_stats (tenant_id, target_id, ms_le, succeeded, minute)"
@@ -56,6 +61,7 @@ _INSERTS = {
 _COUNTS = {
     "idempotency_keys": "SELECT count(*) FROM idempotency_keys",
     "meters": "SELECT count(*) FROM meter_minutes",
+    "job_usage": "SELECT count(*) FROM job_usage",
     "stats": "SELECT count(*) FROM run_stats",
     "target_stats": "SELECT count(*) FROM target_stats",
     "secrets": "SELECT count(*) FROM target_secrets",
