@@ -25,7 +25,8 @@ _INSERTS = {
         " shipped_at) VALUES (%s, 0, 3, %s, '2020-01-01Z', 'job_runs', 'STRICT', 1, %s)"
     ),
     "job_usage": (
-        "WITH v AS (SELECT %s::uuid AS tenant, %s::int AS n, (%s::timestamptz AT TIME ZONE 'UTC')::date AS day)"
+        "WITH v AS (SELECT %s::uuid AS tenant, %s::int AS n, (%s::timestamptz AT TIME ZONE 'UTC')::date"
+        " AS day)
         " INSERT INTO job_usage (tenant_id, day, job_id, region_policy, runs) SELECT tenant,"
         " day + CASE WHEN n = 4 THEN 1 ELSE -1 END, lpad(n::text, 32, '0')::uuid, 'STRICT', 1 FROM v"
     ),
