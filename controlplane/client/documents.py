@@ -328,12 +328,11 @@ class UsageItem(Document):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage(Document):
-    """A page of usage; the first and the last day are included."""
+    """A page of usage; first and last day included."""
 
     from_: date
     to: date
     by: str = "day"
-    complete_until: datetime | None = None  # by job: runs that ended before it are counted
     items: Sequence[UsageItem]
     next_cursor: str | None = None
 

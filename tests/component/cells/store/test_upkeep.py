@@ -26,7 +26,7 @@ _INSERTS = {
     ),
     "job_usage": (
         "WITH v AS (SELECT %s::uuid AS tenant, %s::int AS n, (%s::timestamptz AT TIME ZONE 'UTC')::date"
-        " AS day)
+        " AS day)"
         " INSERT INTO job_usage (tenant_id, day, job_id, region_policy, runs) SELECT tenant,"
         " day + CASE WHEN n = 4 THEN 1 ELSE -1 END, lpad(n::text, 32, '0')::uuid, 'STRICT', 1 FROM v"
     ),
