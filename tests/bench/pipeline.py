@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from tests.bench.cell import bench_cell
+from tests.bench.cell import BenchCell, bench_cell
 from tests.bench.frame import Bar, Bench
 from tests.bench.target import KIND
 
@@ -18,9 +18,10 @@ def once() -> Mapping[str, float]:
         due = (now + timedelta(seconds=16)).replace(microsecond=0)
         cell.write_jobs([due] * RUNS)
         with cell.running():
-            before = cell.cpu_seconds()
+            before, written = cell.cpu_seconds(), _wal_bytes(cell)
             cell.wait_for_runs(RUNS, timeout=180)
             after = cell.cpu_seconds()
+            written = _wal_bytes(cell) - written
             spent = {name: after[name] - before[name] for name in before}
             ended = cell.query("SELECT extract(epoch FROM max(finished_at)) FROM runs")[0][0]
             seconds = float(ended) - due.timestamp()  # type: ignore[arg-type]
@@ -29,7 +30,13 @@ def once() -> Mapping[str, float]:
                 "runs_per_executor_cpu_second": RUNS / spent["executor"],
                 **{f"cpu_us_per_run_{name}": 1e6 * value / RUNS for name, value in spent.items()},
             }
+            figures["wal_bytes_per_run"] = written / RUNS
             return {**figures, **{k: v for k, v in cell.lag_ms().items() if k in ("early", "not_succeeded")}}
+
+
+def _wal_bytes(cell: BenchCell) -> float:
+    """What PostgreSQL has written to its log so far: what a standby would have been sent."""
+    return float(cell.query("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")[0][0])  # type: ignore[arg-type]
 
 
 BENCH = Bench(

@@ -56,6 +56,7 @@ command(app, "stats")(runs.stats)
 command(app, "herd")(bulk.herd)
 command(app, "tenant")(money.tenant)
 app.command("capacity")(planning.capacity)
+app.command("build-or-buy")(planning.build_or_buy)
 
 
 def _version(wanted: bool) -> None:
