@@ -127,4 +127,5 @@ def build_or_buy(
 
 def _flat(figures: dict[str, Any]) -> dict[str, Any]:
     """The same with what lies one level down."""
-    return {name: value for name, value in figures.items() if name != "regions"} | figures.get("regions", {})
+    below: dict[str, Any] = figures.get("regions", {})
+    return {name: value for name, value in figures.items() if name != "regions"} | below

@@ -132,7 +132,12 @@ def test_a_product_in_three_regions_builds_and_a_twentieth_of_it_buys() -> None:
     team = 200_000.0
     for steps, cheapest in ((15e9, "here"), (15e9 / 20, "buy")):
         buy, here, with_team = build_or_buy(
-            runs_month=0, steps_month=steps, run_million=10.7, step_million=9, team_month=team, offers=Offers()
+            runs_month=0,
+            steps_month=steps,
+            run_million=10.7,
+            step_million=9,
+            team_month=team,
+            offers=Offers(),
         )
         assert here.month < buy.month
         assert (with_team.month < buy.month) is (cheapest == "here")
