@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -51,6 +51,22 @@ class TenantUse:
     pending_timers: int
     running_runs: int
     strict_in_busiest_second: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Running:
+    """A tenant's runs under way, push and pull."""
+
+    runs: int
+    told: bool  # that it is at its quota of them
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Holdups:
+    """What holds up all of a tenant's work."""
+
+    paused: bool  # by its own people
+    full_since: datetime | None  # at its quota of running runs
 
 
 class InsightStore(Protocol):
@@ -104,6 +120,25 @@ class InsightStore(Protocol):
         self, tenant_id: uuid.UUID, *, most_timers: int, most_runs: int, now: datetime
     ) -> TenantUse:
         """What a tenant uses of its quotas now."""
+        ...
+
+    async def running(self) -> Mapping[uuid.UUID, Running]:
+        """Every tenant with runs under way, or that was told to be at its quota of them. One statement."""
+        ...
+
+    async def tell_running(
+        self,
+        *,
+        full: Sequence[tuple[uuid.UUID, int, int]],
+        room: Collection[uuid.UUID],
+        host_id: int,
+    ) -> None:
+        """Tenants that have reached their quota of running runs (with it, and the runs): each is told once.
+        Those in `room` have left it, and will be told the next time."""
+        ...
+
+    async def holdups(self, tenant_id: uuid.UUID) -> Holdups:
+        """Why nothing of a tenant that this cell knows may begin."""
         ...
 
     async def target_in_flight(self, tenant_id: uuid.UUID, target_id: str) -> int: ...

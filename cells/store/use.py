@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from cells.insight import TenantUse
+from cells.domain import ids
+from cells.insight import Holdups, Running, TenantUse
+from cells.store.arrays import uuids
 from cells.store.base import StoreBase
-from cells.store.database import fetch_row
+from cells.store.database import fetch_all, fetch_row, run
+from cells.store.journal import Entry
 
 #: Strict jobs are looked for so far ahead: the allowance is full where their busiest second is.
 STRICT_AHEAD = timedelta(days=1)
@@ -31,3 +35,39 @@ class Use(StoreBase):
             running_runs=int(running[0]),
             strict_in_busiest_second=int(strict[0]),
         )
+
+    async def running(self) -> Mapping[uuid.UUID, Running]:
+        """See `insight.InsightStore.running`."""
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(connection, "use_running_all")
+        return {tenant: Running(runs=runs, told=told) for tenant, runs, told in rows}
+
+    async def tell_running(
+        self,
+        *,
+        full: Sequence[tuple[uuid.UUID, int, int]],
+        room: Collection[uuid.UUID],
+        host_id: int,
+    ) -> None:
+        """See `insight.InsightStore.tell_running`."""
+        async with self._database.transaction() as connection:
+            entry = Entry()
+            if full:
+                told = await fetch_all(connection, "use_full", {"tenants": uuids([t for t, _, _ in full])})
+                news = {tenant for (tenant,) in told}
+                for tenant, quota, runs in full:
+                    if tenant in news:
+                        subject = ids.encode(ids.TENANT, tenant)
+                        entry.event(
+                            tenant, "quota.reached", subject, None,
+                            quota="running_runs", limit=quota, used=runs,
+                        )  # fmt: skip
+            if room:
+                await run(connection, "use_room", {"tenants": uuids(list(room))})
+            await self._journal.append(connection, host_id, entry)
+
+    async def holdups(self, tenant_id: uuid.UUID) -> Holdups:
+        """See `insight.InsightStore.holdups`."""
+        async with self._database.transaction() as connection:
+            paused, full_since = await fetch_row(connection, "use_holdups", {"tenant": tenant_id})
+        return Holdups(paused=paused, full_since=full_since)

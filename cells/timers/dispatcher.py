@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from cells.contract import SHARDS
 from cells.observability.logs import logger
-from cells.ports import Clock, Retryable, Store
+from cells.ports import Clock, Retryable, Store, TenantPlacement
 from cells.timers.loader import load_minute
 from cells.timers.metrics import CLASSES, TimerMetrics
 from cells.timers.pacing import Alarm, Backoff, stopped_within
 from cells.timers.queue import Released, ValkeyQueue
+from cells.timers.quota import SHORT_SECONDS, RunningQuota
 
 log = logger(__name__)
 
@@ -96,6 +97,8 @@ class Dispatcher:
         self._load = 0.0  # recent releases, halved every quarter of a second
         self._last_wake_ms = 0
         self._rates: dict[uuid.UUID, int] = {}
+        self._tenants: Sequence[TenantPlacement] = ()
+        self._quota = RunningQuota(store, queue, self._clock)
         self._generation = ""
         self._covered: set[tuple[str, int, frozenset[int]]] = set()
         self._unloaded_since: dict[tuple[str, int], float] = {}
@@ -171,12 +174,14 @@ class Dispatcher:
         pause = 0.0
         while not await stopped_within(stop, pause):
             alone = len(self._shards) == SHARDS
-            pause = 1.0 if alone else SHARE_AMONG_OTHERS_SECONDS
+            short = self._quota.short
+            pause = SHORT_SECONDS if short else 1.0 if alone else SHARE_AMONG_OTHERS_SECONDS
             busy = self._load > 1 or self._tenants_held > 0
             rates = RATES_SECONDS if busy else IDLE_RATES_SECONDS
             for name, seconds, duty in (
                 ("generation", 1.0, self._follow_generation),
                 ("rates", rates, self._tell_rates),
+                ("quota", SHORT_SECONDS if short else rates, self._tell_room),
                 ("shards", SHARE_SECONDS if alone else SHARE_AMONG_OTHERS_SECONDS, self._share_shards),
                 ("gaps", 1.0, self._cover_unloaded),
                 ("depth", DEPTH_SECONDS, self._read_depth),
@@ -195,7 +200,7 @@ class Dispatcher:
             self._metrics.faults.labels(f"dispatcher-{name}").inc()
             return False
         # A little less than asked for, or a tick's jitter would double the interval.
-        self._next[name] = now + seconds - 0.1
+        self._next[name] = now + seconds - min(0.1, seconds / 4)
         return True
 
     async def _share_shards(self) -> None:
@@ -210,17 +215,24 @@ class Dispatcher:
         generation = await self._queue.generation()
         if generation != self._generation:
             self._generation, self._rates = generation, {}
-            self._next["rates"] = 0.0
+            self._quota.forget()
+            self._next["rates"] = self._next["quota"] = 0.0
 
     async def _tell_rates(self) -> None:
         # What belongs to a tenant that may not run now is held, in order, until it may again.
+        self._tenants = await self._store.list_tenants()
         placed = {
             t.tenant_id: t.config.job_runs_per_second if t.state == "ACTIVE" and not t.config.paused else 0
-            for t in await self._store.list_tenants()
+            for t in self._tenants
         }
         changed = {tenant: rate for tenant, rate in placed.items() if self._rates.get(tenant) != rate}
         await self._queue.put_rates(changed, gone=self._rates.keys() - placed.keys())
         self._rates = placed
+
+    async def _tell_room(self) -> None:
+        """Past its quota of running runs a tenant's work waits at the gate."""
+        await self._quota.look(self._tenants, host_id=self._host.host_id)
+        self._metrics.tenants_full.set(self._quota.full)
 
     async def _cover_unloaded(self) -> None:
         """Read minutes straight from the store that begin without having been loaded."""

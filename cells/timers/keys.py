@@ -7,6 +7,8 @@
     ch:{cell}:loaded:<generation>:<minute> bitmap of shards loaded from the store
     ch:{cell}:loading:<generation>:<minute> somebody loads it now (expires)
     ch:{cell}:rates                        hash tenant -> releases per second, in each class
+    ch:{cell}:room                         hash tenant -> how far `passed` may go; of those near their quota
+    ch:{cell}:passed                       hash tenant -> members past the gate, of the same
     ch:{cell}:gate:<class>                 hash tenant -> GCRA's theoretical arrival time, ms
     ch:{cell}:held:<class>:<tenant>        zset past quota: member -> due ms
     ch:{cell}:heldat                       zset class+tenant -> when its tokens are looked at again
@@ -47,6 +49,8 @@ class Keys:
         self.minutes = self.prefix + "minutes"
         self.generation = self.prefix + "gen"
         self.rates = self.prefix + "rates"
+        self.room = self.prefix + "room"
+        self.passed = self.prefix + "passed"
         self.held_at = self.prefix + "heldat"
         self.parked_looks = self.prefix + "parkedat"
         self.executors = self.prefix + "executors"

@@ -32,6 +32,9 @@ class TimerMetrics:
         self.tenants_held = metrics.gauge(
             "timers_tenants_over_quota", "Tenants and classes with members held back"
         )
+        self.tenants_full = metrics.gauge(
+            "timers_tenants_at_running_quota", "Tenants that have, or lately had, no room for a further run"
+        )
         self.stragglers = metrics.counter(
             "timers_stragglers_total", "Overdue members found in no bucket, held set or queue"
         )

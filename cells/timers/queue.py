@@ -55,6 +55,14 @@ class Released:
         return sum(self.by_class)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Passage:
+    """One tenant at the gate."""
+
+    passed: int  # members, since they are counted
+    queued: int
+
+
 class ValkeyQueue(Boards):
     """Implements `ports.Queue`; dispatchers, loaders and sweepers use the rest.
 
@@ -216,6 +224,34 @@ class ValkeyQueue(Boards):
         if names:
             commands.append(("HDEL", self.keys.rates, *names))
             commands += [("HDEL", self.keys.gate(priority), *names) for priority in range(4)]
+        if commands:
+            await self._valkey.commands(*commands)
+
+    async def passage(self, tenants: Collection[uuid.UUID]) -> dict[uuid.UUID, Passage]:
+        """How many members of these tenants passed the gate since they are counted, and how many are
+        queued. In one round trip."""
+        if not tenants:
+            return {}
+        names = [tenant.bytes for tenant in tenants]
+        keys = [self.keys.queue(priority, name) for name in names for priority in range(4)]
+        passed, *queued = await self._valkey.commands(
+            ("HMGET", self.keys.passed, *names), *(("ZCARD", key) for key in keys)
+        )
+        return {
+            tenant: Passage(passed=int(count or 0), queued=sum(queued[4 * i : 4 * i + 4]))
+            for i, (tenant, count) in enumerate(zip(tenants, passed, strict=True))
+        }
+
+    async def put_room(self, limits: Mapping[uuid.UUID, int], *, gone: Iterable[uuid.UUID] = ()) -> None:
+        """Tell the gate up to which number of passed members tenants may go, and who need not be
+        counted any more."""
+        commands: list[tuple[object, ...]] = []
+        if limits:
+            pairs = [part for tenant, limit in limits.items() for part in (tenant.bytes, limit)]
+            commands.append(("HSET", self.keys.room, *pairs))
+        names = [tenant.bytes for tenant in gone]
+        if names:
+            commands += [("HDEL", self.keys.room, *names), ("HDEL", self.keys.passed, *names)]
         if commands:
             await self._valkey.commands(*commands)
 

@@ -147,6 +147,14 @@ def _said(kind: str, subject: str, data: Mapping[str, Any]) -> tuple[str, str, s
         return "wait", jobs, f"of {subject} to {data.get('until')} {later}", "", ""
     if kind == "quota.reached":
         quota = str(data.get("quota") or "a quota").replace("_", " ")
+        if data.get("quota") == "running_runs":
+            return (
+                "wait",
+                quota.capitalize(),
+                "are as many as the quota allows: others wait for their end",
+                "limits",
+                "",
+            )
         return "bad", quota.capitalize(), "has reached its limit: requests are refused", "limits", ""
     return "mute", subject, kind.replace(".", " ").replace("_", " "), "", ""
 

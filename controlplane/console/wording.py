@@ -42,7 +42,7 @@ STATES: dict[str, tuple[str, str, str]] = {
 PARTS: dict[str, tuple[str, str]] = {
     "window": ("Window", "spread on purpose, inside the dispatch window"),
     "retries": ("Retries", "earlier attempts and the waits between them"),
-    "quota": ("Quota", "waited for your runs per second"),
+    "quota": ("Quota", "waited for a quota: of runs per second, or of running runs"),
     "queue": ("Queue", "waited for an executor or a worker"),
     "slot": ("Slot", "waited for a slot at the target"),
     "run": ("Call", "the call itself"),

@@ -3,6 +3,8 @@
 -- says when to look at it; as long as anything is held, whatever comes joins it, so that nothing
 -- newer overtakes.
 local BURST_MS = 1000
+-- A tenant at its quota of running runs is looked at again after this long: runs may have ended.
+local ROOM_LOOK_MS = 50
 -- Held sets of tenants with more than 100/s are looked at on this grid: small batches.
 local GRID_MS = 10
 -- Below a microsecond it is rounding.
@@ -10,9 +12,20 @@ local ROUNDING_MS = 0.001
 -- Releases per second of a tenant that `rates` does not know yet; set by scripts that take tokens.
 local default_rate
 
--- Quotas and arrival times of tenants; what is in `changed` is written back by `close_gate`.
+-- Quotas and arrival times of tenants; what is in `changed` is written back by `close_gate`. `room` is how
+-- many more may pass of those that are near their quota of running runs (timers/quota.py).
 local function open_gate(p, names)
-  local g = {p = p, rate = {}, tat = {}, changed = {}}
+  local g = {p = p, rate = {}, tat = {}, changed = {}, room = {}}
+  local near, limits = {}, {}
+  for i, limit in ipairs(ask_many('HMGET', ROOM, names)) do
+    if limit then
+      near[#near + 1] = names[i]
+      limits[#limits + 1] = tonumber(limit)
+    end
+  end
+  for i, passed in ipairs(#near > 0 and ask_many('HMGET', PASSED, near) or {}) do
+    g.room[near[i]] = math.max(limits[i] - tonumber(passed or 0), 0)
+  end
   for i, rate in ipairs(ask_many('HMGET', RATES, names)) do
     g.rate[names[i]] = tonumber(rate or default_rate)
   end
@@ -36,15 +49,23 @@ local function take(g, tenant, wanted, now)
   local rate, tat = g.rate[tenant], g.tat[tenant]
   if rate <= 0 then return 0, now + 1000 end
   local interval = 1000 / rate
-  local granted = 0
-  while granted < wanted do
+  local granted, room = 0, g.room[tenant]
+  while granted < math.min(wanted, room or wanted) do
     local new = math.max(tat, now) + interval
     if new - BURST_MS - now > ROUNDING_MS then break end
     tat = new
     granted = granted + 1
   end
+  local next_at = tat + interval - BURST_MS
   if granted > 0 then set_arrival(g, tenant, tat) end
-  return granted, tat + interval - BURST_MS
+  if room then
+    if granted > 0 then
+      redis.call('HINCRBY', PASSED, tenant, granted)
+      g.room[tenant] = room - granted
+    end
+    if granted == room then next_at = math.max(next_at, now + ROOM_LOOK_MS) end
+  end
+  return granted, next_at
 end
 
 -- Look at a tenant's held set again at `at`, or a little later. An earlier look stays.

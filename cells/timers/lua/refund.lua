@@ -1,5 +1,6 @@
 -- What was popped turned out stale: its tenants owe nothing for it. They get their step of virtual
--- time back (never below the queue's time, or they could save up credit) and their token.
+-- time back (never below the queue's time, or they could save up credit), their token, and their place
+-- among the runs that may be under way.
 --
 -- ARGV: now (epoch ms), rate of unknown tenants, then class, tenant, number of members, ...
 default_rate = tonumber(ARGV[2])
@@ -13,6 +14,7 @@ for i = 3, #ARGV, 3 do
     if start then redis.call('ZADD', key, math.max(time, tonumber(start) - n), tenant) end
   end
   local g = open_gate(p, {tenant})
+  if g.room[tenant] then redis.call('HINCRBY', PASSED, tenant, -n) end
   if g.tat[tenant] > 0 and g.rate[tenant] > 0 then
     set_arrival(g, tenant, g.tat[tenant] - n * 1000 / g.rate[tenant])
     close_gate(g)

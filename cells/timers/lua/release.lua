@@ -112,6 +112,7 @@ end
 -- 1. what waits for tokens
 local looks = redis.call('ZRANGEBYSCORE', HELD_AT, '-inf', now, 'LIMIT', 0, HELD_LOOKS)
 if #looks == HELD_LOOKS then left = true end
+table.sort(looks) -- by class: of a tenant that has room for few, the urgent ones go first
 for _, look in ipairs(looks) do
   local p, tenant = string.sub(look, 1, 1), string.sub(look, 2)
   local n = drain(p, tenant, math.max(budget, 1), now)
