@@ -14,11 +14,11 @@ from starlette.responses import Response
 from cells.api import building, documents, idempotency, pagination, scheduling, shapes
 from cells.api.callbacks import with_callbacks
 from cells.api.finding import JobId, found_job, job_id_of
+from cells.api.holdups import holdup_of
 from cells.api.models import JobIn
 from cells.api.problems import key_reused
 from cells.api.queries import JobQuery
 from cells.api.routing import Call, Routes, Rule, answer, page
-from cells.api.target_limits import waiting_document
 from cells.contract import Scope
 from cells.domain.job import Misfire, ScheduleType
 from cells.ports import Created, JobFilter, JobRow, NewJob
@@ -195,7 +195,5 @@ async def read_document(call: Call, row: JobRow) -> documents.Document:
     now = call.services.now()
     member = building.member_of(row, call.tenant_id, version=row.version)
     due = member is not None and row.due_at is not None and row.due_at <= now
-    document["waiting"] = (
-        await waiting_document(call.services.queue, member, now) if member is not None and due else None
-    )
+    document["waiting"] = await holdup_of(call, member, now) if member is not None and due else None
     return document

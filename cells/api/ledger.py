@@ -8,16 +8,17 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
-from cells.api import documents, history, pagination, shapes
+from cells.api import building, documents, history, pagination, shapes
 from cells.api.finding import JobId, found_job, job_id_of
+from cells.api.holdups import holdup_of, holdups_of
 from cells.api.problems import invalid, query_fault
 from cells.api.queries import LedgerQuery
 from cells.api.routing import Call, Routes, Rule, answer
-from cells.api.runs import RunPlace, key_at, place_of
+from cells.api.runs import RunPlace, key_at, member_of_run, place_of
 from cells.contract import Scope
 from cells.domain import ids
 from cells.domain.calendars import Roll
-from cells.domain.claiming import CALENDAR, OVERLAP
+from cells.domain.claiming import CALENDAR, CONCURRENCY, OVERLAP
 from cells.domain.job import STATUS, JobState
 from cells.domain.missed import PAUSED, missed, through
 from cells.domain.run import RunState
@@ -41,6 +42,11 @@ _VERDICTS = {
     RunState.RETRY_WAIT: ("retrying", "An attempt failed; it will be tried again."),
     RunState.DUE: ("waiting", "It waits for its turn."),
     RunState.READY: ("waiting", "It waits for a worker."),
+}
+_WAITING = (RunState.DUE, RunState.RETRY_WAIT)
+_WAITS_FOR = {
+    OVERLAP: "It waits for the one before it to end.",
+    CONCURRENCY: "It waits for a place of its concurrency key.",
 }
 _SKIPPED = {
     "misfire": "Not run: it was missed, and the misfire policy does not catch up with it.",
@@ -82,8 +88,13 @@ async def list_occurrences(call: Call, job_id: JobId, query: Annotated[LedgerQue
     )
     rows = found.runs[: query.limit]
     following = rows[-1].key if len(found.runs) > query.limit else found.reached
-    past = [_past(run, row) for run in rows]
+    due = [run for run in rows if run.state in _WAITING and run.timer_at is not None and run.timer_at <= now]
+    holdups = await holdups_of(call, [member_of_run(call.tenant_id, run) for run in due], now)
+    held = {run.key: holdup for run, holdup in zip(due, holdups, strict=True)}
+    past = [_past(run, row, held.get(run.key)) for run in rows]
     if after is None and (open_one := _open(row, now)) is not None and _inside(row, query):
+        if open_one["verdict"] == "late":
+            open_one |= await _why_late(call, row, now)
         past.insert(0, open_one)
     cursor = None
     if following is not None:
@@ -100,17 +111,26 @@ async def list_occurrences(call: Call, job_id: JobId, query: Annotated[LedgerQue
     )
 
 
-def _past(run: RunRow, row: JobRow) -> documents.Document:
-    at = run.key.scheduled_for
+async def _why_late(call: Call, row: JobRow, now: datetime) -> documents.Document:
+    """What is known of why an occurrence has not begun."""
+    member = building.member_of(row, call.tenant_id, version=row.version)
+    holdup = await holdup_of(call, member, now) if member is not None else None
+    return {} if holdup is None else {"sentence": holdup["reason"], "reason": holdup["because"]}
+
+
+def _past(run: RunRow, row: JobRow, holdup: documents.Document | None) -> documents.Document:
+    at, reason = run.key.scheduled_for, run.reason
     if run.state is RunState.SKIPPED:
-        reason = run.reason or "misfire"
-        verdict, sentence = f"skipped:{reason}", _SKIPPED.get(reason, f"Not run: {reason}.")
-        if reason == CALENDAR and row.definition.schedule.roll is not Roll.SKIP:
+        why = reason or "misfire"
+        verdict, sentence = f"skipped:{why}", _SKIPPED.get(why, f"Not run: {why}.")
+        if why == CALENDAR and row.definition.schedule.roll is not Roll.SKIP:
             sentence = "Not run on this day, which the job's calendar excludes: it moved to an open one."
-    elif run.state is RunState.DUE and run.reason == OVERLAP:
-        verdict, sentence = "waiting", "It waits for the one before it to end."
+    elif run.state in _WAITING and reason in _WAITS_FOR:
+        verdict, sentence = "waiting", _WAITS_FOR[reason]
     else:
         verdict, sentence = _VERDICTS[run.state]
+        if holdup is not None:
+            sentence, reason = holdup["reason"], holdup["because"]
     begun = _first_start(run)
     late = (begun - run.due_at) // timedelta(milliseconds=1) if begun is not None else None
     return _item(
@@ -120,7 +140,7 @@ def _past(run: RunRow, row: JobRow) -> documents.Document:
         sentence,
         run_id=ids.run_id(run.key),
         state=run.state,
-        reason=run.reason,
+        reason=reason,
         count=run.skipped if run.state is RunState.SKIPPED else 1,
         by_hand=run.key.ordinal > 0 and run.state is not RunState.SKIPPED,
         attempt=run.attempt,

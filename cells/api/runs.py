@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from cells.api import documents, history, pagination, shapes
 from cells.api.finding import RunId, run_key_of
+from cells.api.holdups import holdup_of
 from cells.api.problems import conflict, invalid, not_found, query_fault
 from cells.api.queries import RunQuery
 from cells.api.routing import Call, Routes, Rule, answer
-from cells.api.target_limits import waiting_document
 from cells.contract import Scope
 from cells.domain import ids
 from cells.domain.ids import RunKey
@@ -130,7 +130,7 @@ async def read_run(call: Call, run_id: RunId) -> Response:
     now = call.services.now()
     waiting = None
     if row.state in (RunState.DUE, RunState.RETRY_WAIT) and row.timer_at is not None and row.timer_at <= now:
-        waiting = await waiting_document(call.services.queue, _member(call, row), now)
+        waiting = await holdup_of(call, member_of_run(call.tenant_id, row), now)
     document = documents.run_document(row, bodies_shown=call.may(Scope.PAYLOADS_READ))
     callbacks = (
         await call.services.store.callbacks_of(call.tenant_id, row.key) if row.kind == RunKind.JOB else []
@@ -139,10 +139,10 @@ async def read_run(call: Call, run_id: RunId) -> Response:
     return answer(document | {"waiting": waiting})
 
 
-def _member(call: Call, row: RunRow) -> Member:
+def member_of_run(tenant_id: uuid.UUID, row: RunRow) -> Member:
     """The timer of a waiting run, as the queue knows it."""
     return Member(
-        tenant_id=call.tenant_id,
+        tenant_id=tenant_id,
         parent_id=row.key.parent_id,
         scheduled_for=int(row.key.scheduled_for.timestamp()),
         ordinal=row.key.ordinal,

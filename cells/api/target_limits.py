@@ -70,15 +70,23 @@ def drill_document(row: DrillRow) -> Document:
     }
 
 
-async def waiting_document(queue: Queue, member: Member, now: datetime) -> Document | None:
-    """Why something that is due has not begun, if it is parked."""
+async def parked_documents(queue: Queue, members: Sequence[Member], now: datetime) -> list[Document | None]:
+    """Why the target of each keeps it waiting, if it is parked; None also while that cannot be told."""
+    shown: dict[tuple[uuid.UUID, str], Document] = {}
     try:
-        (target_id,) = await queue.parked_for([member])
-        board = None if target_id is None else await queue.target_board((member.tenant_id, target_id))
+        parked = await queue.parked_for(members) if members else ()
+        keys = [
+            (m.tenant_id, target) if target is not None else None
+            for m, target in zip(members, parked, strict=True)
+        ]
+        for key in {key for key in keys if key is not None}:
+            shown[key] = _parked(key[1], await queue.target_board(key), now)
     except Retryable:
-        return None
-    if target_id is None:
-        return None
+        return [None] * len(members)
+    return [shown[key] if key is not None else None for key in keys]
+
+
+def _parked(target_id: str, board: TargetBoard | None, now: datetime) -> Document:
     reason, until_ms = (None, None) if board is None else why(board, round(now.timestamp() * 1000))
     return {
         "because": "target",

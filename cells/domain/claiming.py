@@ -16,6 +16,7 @@ from cells.domain.zones import LATEST
 MISFIRE = "misfire"  # missed, and the policy does not run it
 DST_GAP = "dst_gap"  # its local time did not exist, and the policy is SKIP
 CALENDAR = "calendar"  # its calendar excludes the day
+CONCURRENCY = "concurrency"  # no place of its concurrency key is free: it waits
 OVERLAP = "overlap"  # the one before had not ended, and the overlap policy does not run both
 
 #: RUN_ALL catches up with this many occurrences; older ones are skipped.

@@ -39,8 +39,6 @@ from cells.store.claim_batch import ClaimBatch, Insert, claim_keys, is_guarded
 from cells.store.database import Connection, Row, fetch_all, run
 from cells.store.journal import Entry, seconds
 
-#: Why it waits, as people see it.
-REASON = "concurrency"
 #: Keys looked at together by `wake_parked`.
 _KEYS = 200
 _FIRST = (uuid.UUID(int=0), "")

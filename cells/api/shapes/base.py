@@ -53,7 +53,10 @@ class Problem(Shape):
 class Waiting(Shape):
     """Why something that is due has not begun."""
 
-    because: Literal["target"] = Field(description="target: it cannot take the call now.")
-    target_id: str
-    reason: str
+    because: Literal["target", "quota", "paused"] = Field(
+        description="target: it cannot take the call now; quota: of running runs; paused: all of the "
+        "tenant's work."
+    )
+    target_id: str | None
+    reason: str = Field(description="The same for people.")
     until: datetime | None = Field(description="When it is tried again, where that is known.")

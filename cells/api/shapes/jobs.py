@@ -171,7 +171,7 @@ class JobRead(Job):
     """A job with its latest runs."""
 
     recent_runs: list[RecentRun]
-    waiting: Waiting | None = Field(description="Why what is due has not begun, if it is parked.")
+    waiting: Waiting | None = Field(description="Why what is due has not begun, where that is known.")
 
 
 class JobListed(Job):

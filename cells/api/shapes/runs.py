@@ -92,7 +92,7 @@ class Run(Shape):
 class RunRead(Run):
     """A run, and why it waits."""
 
-    waiting: Waiting | None = Field(description="Why what is due has not begun, if it is parked.")
+    waiting: Waiting | None = Field(description="Why what is due has not begun, where that is known.")
 
 
 class RunPage(Shape):
@@ -120,7 +120,10 @@ class PastOccurrence(Shape):
     )
     sentence: str = Field(description="The same for people.")
     state: RunState | None
-    reason: str | None
+    reason: str | None = Field(
+        description="Of the run's state; of what waits or is late: target, quota (of running runs), paused "
+        "(all of the tenant's work), concurrency, overlap."
+    )
     count: int = Field(description="How many occurrences it stands for, from scheduled_for on.")
     by_hand: bool = Field(description="It was started by hand.")
     attempt: int

@@ -83,6 +83,36 @@ async def test_a_pause_is_told_while_it_lasts_and_afterwards(running: Cell) -> N
     assert len(after["next"]) == 10
 
 
+async def test_what_holds_up_all_work_of_a_tenant_is_said(running: Cell) -> None:
+    """Its own pause, and its quota of running runs."""
+    api = running.api
+    await api.target(target_id=TARGET)
+    start = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+    job = await api.job(TARGET, schedule=HOURLY | {"start_at": shown(start)}, dispatch_window_seconds=1)
+    path = f"/v1/jobs/{job['job_id']}"
+    run = await api.ok("POST", f"{path}:trigger", status=201)
+    running.clock.ahead_ms = 60_000
+
+    async def said() -> list[tuple[str, str | None]]:
+        items = (await api.get(f"{path}/occurrences"))["past"]
+        return [(item["verdict"], item["reason"]) for item in items]
+
+    assert await said() == [("late", None), ("waiting", None)]
+    await running.place(api.tenant, paused=True)
+    assert await said() == [("late", "paused"), ("waiting", "paused")]
+    waiting = (await api.get(f"/v1/runs/{run['run_id']}"))["waiting"]
+    assert (waiting["because"], waiting["target_id"]) == ("paused", None)
+    await running.place(api.tenant)
+    tenant, host = api.tenant, running.host.host_id
+    await running.store.tell_running(full=[(tenant, 5, 5)], room=[], host_id=host)
+    assert await said() == [("late", "quota"), ("waiting", "quota")]
+    assert (await api.get(path))["waiting"]["because"] == "quota"
+    (event,) = (await api.get("/v1/events?type=quota.reached"))["items"]
+    assert event["data"] == {"quota": "running_runs", "limit": 5, "used": 5}
+    await running.store.tell_running(full=[], room=[tenant], host_id=host)
+    assert await said() == [("late", None), ("waiting", None)]
+
+
 async def test_misfires_and_failures(running: Cell) -> None:
     api = running.api
     await api.target(target_id=TARGET)
