@@ -152,8 +152,10 @@ class Backfills(StoreBase):
 async def _usable(
     connection: Connection, tenant: uuid.UUID, job_id: uuid.UUID
 ) -> tuple[JobRow | None, str | None]:
-    """The job, if its occurrences can be run; else why not."""
+    """The job, if its occurrences can be run; else why not. It cannot be cancelled before this transaction
+    ends: what that finds then is cancelled with it."""
     try:
+        await run(connection, "backfill_job", {"tenant": tenant, "job": job_id})
         job = await read_job(connection, tenant, job_id)
         if job is None:
             return None, "the job is no longer there"

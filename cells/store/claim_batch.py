@@ -90,6 +90,7 @@ class ClaimBatch:
         self.put_off = 0  # buffered ones that went on waiting
         self.displaced: list[Cancelled] = []
         self.holding: list[Claim] = []  # those that take a place of their concurrency key
+        self.early: list[Member] = []  # not now: they come back a moment later
         self.parked = False  # some found no place, and were written as waiting
 
     def empty(self) -> bool:
@@ -97,6 +98,19 @@ class ClaimBatch:
         written = (self.inserts, self.skips, self.advances, self.updates, self.offers, self.offered_again)
         begun = self.starts or self.starts_again
         return not (any(written) or begun or self.buffered or self.put_off or self.parked)
+
+    def put_back(self, insert: Insert) -> None:
+        """Leave out an occurrence, with all that its job would do by it."""
+        member = insert.member
+        self.inserts.remove(insert)
+        self.skips = [skip for skip in self.skips if skip.member is not member]
+        self.advances = [advance for advance in self.advances if advance[0] is not member]
+        self.nexts = [
+            n
+            for n in self.nexts
+            if (n.tenant_id, n.parent_id) != (member.tenant_id, member.parent_id) or n.is_run
+        ]
+        self.early.append(member)
 
     def claims(self) -> list[Claim]:
         """All that was won."""

@@ -1,9 +1,10 @@
 """Admission of claims: what an occurrence does while the one before it has not ended.
 
 Runs of jobs with such a policy are *guarded*: a narrow index holds those of them that have not ended.
-The claim has the job locked, so that of two occurrences one looks after the other's commit. A buffered
-occurrence is a DUE run with the reason `overlap`; the end of the one before wakes it, and it looks by
-itself from time to time, because the end may have come between the look and the commit.
+The claim has the job locked, so that of two runs one looks after the other's commit: whether the one is a
+new occurrence, or one that was backfilled or redriven. What has to wait is a DUE run with the reason
+`overlap`; the end of the one before wakes the oldest, and each looks by itself from time to time, because
+the end may have come between the look and the commit.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from datetime import datetime, timedelta
 from cells.domain.claiming import OVERLAP, Skip
 from cells.domain.job import OverlapPolicy
 from cells.ports import Claim, Member
-from cells.store.arrays import due_to_ms, from_datetime, instants, int4s, uuids
-from cells.store.claim_batch import Cancelled, ClaimBatch, Insert, Skipped
+from cells.store.arrays import bools, due_to_ms, from_datetime, instants, int4s, uuids
+from cells.store.claim_batch import Cancelled, ClaimBatch, Insert, Skipped, is_guarded
 from cells.store.database import Connection, Row, fetch_all
 from cells.store.journal import seconds
 
@@ -36,13 +37,11 @@ async def admit_overlaps(connection: Connection, batch: ClaimBatch) -> None:
     ]
     if guarded:
         await _admit_new(connection, batch, guarded)
-    buffered = [
-        claim
-        for claim in batch.updates
-        if claim.definition.overlap_policy is OverlapPolicy.BUFFER_ONE and claim.attempt == 1
+    waiting = [
+        claim for claim in batch.updates if is_guarded(claim) and claim.attempt == 1 and not claim.key.ordinal
     ]
-    if buffered:
-        await _admit_buffered(connection, batch, buffered)
+    if waiting:
+        await _admit_waiting(connection, batch, waiting)
 
 
 async def _admit_new(connection: Connection, batch: ClaimBatch, guarded: Sequence[Insert]) -> None:
@@ -57,12 +56,14 @@ async def _admit_new(connection: Connection, batch: ClaimBatch, guarded: Sequenc
     if not rows:
         return
     displacing: list[Insert] = []
-    for i, waiting in rows:
+    for i, active, waiting in rows:
         insert = guarded[i - 1]
         policy = insert.claim.definition.overlap_policy
         if policy is OverlapPolicy.CANCEL_PREVIOUS:
             displacing.append(insert)
             continue
+        if policy is OverlapPolicy.SKIP and not active:
+            continue  # what waits lets the schedule go first
         batch.inserts.remove(insert)
         if policy is OverlapPolicy.BUFFER_ONE and not waiting:
             batch.buffered.append((insert, batch.now + _FIRST_LOOK))
@@ -70,10 +71,12 @@ async def _admit_new(connection: Connection, batch: ClaimBatch, guarded: Sequenc
         else:
             batch.skips.append(_skipped(insert))
     if displacing:
-        batch.displaced += await _displace(connection, displacing)
+        batch.displaced += await _displace(connection, batch, displacing)
 
 
-async def _displace(connection: Connection, displacing: Sequence[Insert]) -> list[Cancelled]:
+async def _displace(
+    connection: Connection, batch: ClaimBatch, displacing: Sequence[Insert]
+) -> list[Cancelled]:
     rows = await fetch_all(
         connection,
         "overlap_displace",
@@ -82,12 +85,16 @@ async def _displace(connection: Connection, displacing: Sequence[Insert]) -> lis
             "jobs": uuids([insert.member.parent_id for insert in displacing]),
         },
     )
-    policies = {insert.member.parent_id: insert.claim.definition.region_policy for insert in displacing}
-    return [
-        Cancelled(tenant, parent, at, ordinal, epoch, policies[parent])
-        for tenant, parent, at, ordinal, epoch, state in rows
-        if state == "CANCELLED"
-    ]
+    cancelled: list[Cancelled] = []
+    for i, tenant, parent, at, ordinal, epoch, state in rows:
+        insert = displacing[i - 1]
+        if state is None:
+            # Passed over, the one before would go on beside this one: the claim comes a moment later.
+            batch.put_back(insert)
+        elif state == "CANCELLED":
+            policy = insert.claim.definition.region_policy
+            cancelled.append(Cancelled(tenant, parent, at, ordinal, epoch, policy))
+    return cancelled
 
 
 def _skipped(insert: Insert) -> Skipped:
@@ -104,24 +111,47 @@ def _skipped(insert: Insert) -> Skipped:
     )
 
 
-async def _admit_buffered(connection: Connection, batch: ClaimBatch, buffered: Sequence[Claim]) -> None:
-    looks = [_next_look(claim, batch.now) for claim in buffered]
+async def _admit_waiting(connection: Connection, batch: ClaimBatch, waiting: Sequence[Claim]) -> None:
+    """Runs that wait already: of each job the oldest may begin, if the job is not at work."""
+    jobs = sorted({_job(claim) for claim in waiting}, key=lambda job: (job[0].int, job[1].int))
+    rows = await fetch_all(
+        connection,
+        "overlap_jobs",
+        {"tenants": uuids([tenant for tenant, _ in jobs]), "jobs": uuids([job for _, job in jobs])},
+    )
+    locked = {jobs[i - 1] for (i,) in rows}
+    given = {_job(insert.claim) for insert in batch.inserts}
+    waiting = sorted(waiting, key=lambda claim: claim.key.scheduled_for)
+    busy: list[bool] = []
+    for claim in waiting:
+        job = _job(claim)
+        busy.append(job not in locked or job in given)
+        given.add(job)
+    looks = [
+        _next_look(claim, batch.now) if _job(claim) in locked else batch.now + _FIRST_LOOK
+        for claim in waiting
+    ]
     rows = await fetch_all(
         connection,
         "overlap_put_off",
         {
-            "tenants": uuids([claim.tenant_id for claim in buffered]),
-            "parents": uuids([claim.key.parent_id for claim in buffered]),
-            "instants": instants([from_datetime(claim.key.scheduled_for) for claim in buffered]),
-            "ordinals": int4s([claim.key.ordinal for claim in buffered]),
+            "tenants": uuids([claim.tenant_id for claim in waiting]),
+            "parents": uuids([claim.key.parent_id for claim in waiting]),
+            "instants": instants([from_datetime(claim.key.scheduled_for) for claim in waiting]),
+            "ordinals": int4s([claim.key.ordinal for claim in waiting]),
             "looks": instants([from_datetime(look) for look in looks]),
+            "busy": bools(busy),
         },
     )
     for (i,) in rows:
-        claim = buffered[i - 1]
+        claim = waiting[i - 1]
         batch.updates.remove(claim)
         batch.put_off += 1
         batch.nexts.append(_timer(claim, looks[i - 1]))
+
+
+def _job(claim: Claim) -> tuple[uuid.UUID, uuid.UUID]:
+    return claim.tenant_id, claim.key.parent_id
 
 
 def _next_look(claim: Claim, now: datetime) -> datetime:

@@ -42,6 +42,10 @@ WHERE b.state = 'RUNNING' AND b.next_at <= clock_timestamp()
 ORDER BY b.next_at LIMIT 1
 FOR UPDATE OF b SKIP LOCKED;
 
+-- name: backfill_job
+-- Nobody changes a job (tenant_id, job) while a slice of its backfill is made; waits for who does just now.
+SELECT FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(job)s FOR SHARE;
+
 -- name: backfill_busy
 -- Whether a job (tenant_id, job) with an overlap policy has a run that has not ended.
 SELECT 1 FROM runs
