@@ -309,3 +309,29 @@ async def test_time_is_bounded_and_a_search_goes_on_where_it_ended(here: OldDays
     assert (list(found.runs), found.reached and found.reached.scheduled_for) == ([], here.at(39))
     here.reader._patience = 5.0
     assert await here.keys(after=found.reached) == keys[::-1]
+
+
+async def test_changes_of_several_watched_days_make_nobody_wait(
+    here: OldDays, cell_database_url: str
+) -> None:
+    """Two that change two days each, in opposite order: neither waits for the other, and both count."""
+    days = [here.day(n) for n in (40, 41)]
+    for n in (40, 41):
+        await here.partition(n)
+        for hours in (1, 2):
+            await here.run(here.at(n, hours=hours), "RETRY_WAIT")
+    seen = [(await here.world.store.watch_runs_day(day))[0] for day in days]
+    touch = "UPDATE runs SET deaths = deaths + 1 WHERE scheduled_for = %s"
+    async with (
+        await psycopg.AsyncConnection.connect(cell_database_url) as one,
+        await psycopg.AsyncConnection.connect(cell_database_url) as two,
+    ):
+        for connection in (one, two):
+            await connection.execute("SET lock_timeout = '5s'")
+        await one.execute(touch, [here.at(40, hours=1)])
+        await two.execute(touch, [here.at(41, hours=1)])
+        await one.execute(touch, [here.at(41, hours=2)])
+        await two.execute(touch, [here.at(40, hours=2)])
+    after = [(await here.world.store.watch_runs_day(day))[0] for day in days]
+    assert after == [count + 2 for count in seen]
+    assert not await here.world.store.drop_runs_day(days[0], seen=seen[0])
