@@ -210,8 +210,10 @@ class SchedulingStore(Protocol):
         after: tuple[uuid.UUID, datetime, uuid.UUID] | None,
         actor: str,
         host_id: int,
+        operation: str | None = None,
     ) -> Lengthened:
         """Move a page of LOW timers due in [since, until) later, each by its own share of
         `extra_ms`; never earlier, and never to the next occurrence. Pages go from the latest timer to
-        the earliest: what moved lies behind, so none moves twice however many pages there are."""
+        the earliest: what moved lies behind, so none moves twice however many pages there are. A page of
+        an `operation` that was done is not done again: what it did is told."""
         ...

@@ -33,8 +33,10 @@ class LengthenIn(BaseModel):
     until: Moment
     extra_seconds: int = Field(ge=1, le=MAX_EXTRA_SECONDS)
     tenant_id: str | None = None
-    #: Where another answer of the same request stopped. Without it, it is another operation, and moves
-    #: timers that were moved before once more.
+    #: What it is known by. Asked again under the same id, because an answer was lost, it goes on where it had
+    #: stopped, and moves no timer a second time.
+    operation_id: str | None = Field(default=None, min_length=1, max_length=100)
+    #: Where another answer of the same request stopped.
     cursor: str | None = Field(default=None, max_length=pagination.CURSOR_LIMIT)
     actor: str = Field(min_length=1, max_length=200)
 
@@ -62,12 +64,15 @@ async def lengthen_windows(call: Call, body: LengthenIn) -> Response:
         faults.append(body_fault("/until", "lies more than 24 hours ahead"))
     if faults:
         raise invalid(faults)
-    asked = {
+    asked: dict[str, object] = {
         "from": instant(body.since), "until": instant(body.until), "extra_seconds": body.extra_seconds,
         "tenant_id": body.tenant_id,
     }  # fmt: skip
     place = pagination.read_cursor(body.cursor, "windows", asked, tuple[uuid.UUID, int, uuid.UUID])
     after = None if place is None else (place[0], pagination.read_instant(place[1]), place[2])
+    operation = None
+    if body.operation_id is not None:
+        operation = " ".join(map(str, (body.operation_id, *asked.values())))
     jobs = 0
     while True:
         done = await services.store.lengthen_windows(
@@ -78,6 +83,7 @@ async def lengthen_windows(call: Call, body: LengthenIn) -> Response:
             after=after,
             actor=body.actor,
             host_id=services.host.host_id,
+            operation=operation,
         )
         jobs, after = jobs + done.jobs, done.after
         services.feed.remove(done.removed)

@@ -21,7 +21,7 @@ from cells.scheduling import Lengthened, Retimed, WaitingJob
 from cells.store.arrays import due_to_ms, from_datetime, from_datetime_or_none, instants, int4s, uuids
 from cells.store.base import StoreBase
 from cells.store.calendars import with_calendars
-from cells.store.database import Connection, Row, fetch_all, fetch_one, run
+from cells.store.database import Connection, Row, fetch_all, fetch_one, fetch_row, run
 from cells.store.definitions import decode_definition
 from cells.store.events import NAMED
 from cells.store.journal import Entry, seconds
@@ -178,8 +178,11 @@ class Retiming(StoreBase):
         after: tuple[uuid.UUID, datetime, uuid.UUID] | None,
         actor: str,
         host_id: int,
+        operation: str | None = None,
     ) -> Lengthened:
         """See `scheduling.SchedulingStore.lengthen_windows`."""
+        began = "" if after is None else f"{after[0].hex} {after[1].isoformat()} {after[2].hex}"
+        page = {"operation": operation, "page": began}
         place = {
             "since": since,
             "until": until,
@@ -190,6 +193,8 @@ class Retiming(StoreBase):
             "limit": _PAGE,
         }
         async with self._database.transaction() as connection:
+            if operation is not None and await fetch_one(connection, "cell_lengthen_begin", page) is None:
+                return _as_before(await fetch_row(connection, "cell_lengthen_was", page))
             rows = await fetch_all(connection, "lengthen_page", place)
             definitions = await _definitions(connection, [(row[0], row[8]) for row in rows])
             moves = [
@@ -216,7 +221,16 @@ class Retiming(StoreBase):
                         until=_shown(until), jobs=jobs, extra_seconds=extra_ms / 1000,
                     )  # fmt: skip
                 await self._journal.append(connection, host_id, entry)
-        last = rows[-1] if len(rows) == _PAGE else None
+            last = rows[-1] if len(rows) == _PAGE else None
+            if operation is not None:
+                done = {
+                    "jobs": len(moves),
+                    "tenants": len({m.tenant_id for m in moves}),
+                    "after_tenant": None if last is None else last[0],
+                    "after_due": None if last is None else last[7],
+                    "after_job": None if last is None else last[1],
+                }
+                await run(connection, "cell_lengthen_done", page | done)
         return Lengthened(
             jobs=len(moves),
             tenants=len({m.tenant_id for m in moves}),
@@ -224,6 +238,18 @@ class Retiming(StoreBase):
             added=[m.member(m.new, m.new_due) for m in moves if m.new_due is not None],
             after=None if last is None else (last[0], last[7], last[1]),
         )
+
+
+def _as_before(row: Row) -> Lengthened:
+    """What a page did when it was done."""
+    jobs, tenants, *after = row
+    return Lengthened(
+        jobs=jobs,
+        tenants=tenants,
+        removed=(),
+        added=(),
+        after=None if after[0] is None else (after[0], after[1], after[2]),
+    )
 
 
 async def _moves(connection: Connection, rows: Sequence[Row], now: datetime) -> list[_Move]:

@@ -50,3 +50,21 @@ UPDATE jobs j SET due_at = m.due_at, delay_ms = m.delay_ms
 FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(dues)s::timestamptz[], %(delays)s::int[])
      AS m (tenant_id, job_id, due_at, delay_ms)
 WHERE j.tenant_id = m.tenant_id AND j.job_id = m.job_id AND m.due_at > j.due_at;
+
+-- name: cell_lengthen_begin
+-- The page of an operation (over each tenant_id) is this transaction's; waits for who does it just now. No row:
+-- it was done.
+INSERT INTO lengthened_pages (operation, page) VALUES (%(operation)s, %(page)s)
+ON CONFLICT DO NOTHING RETURNING true;
+
+-- name: cell_lengthen_done
+-- What a page did (over each tenant_id), in the transaction that did it.
+UPDATE lengthened_pages
+SET jobs = %(jobs)s, tenants = %(tenants)s, after_tenant = %(after_tenant)s, after_due = %(after_due)s,
+    after_job = %(after_job)s
+WHERE operation = %(operation)s AND page = %(page)s;
+
+-- name: cell_lengthen_was
+-- What a page did (over each tenant_id).
+SELECT jobs, tenants, after_tenant, after_due, after_job FROM lengthened_pages
+WHERE operation = %(operation)s AND page = %(page)s;

@@ -64,6 +64,12 @@ DELETE FROM events WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM events WHERE at < now() - %(kept)s::interval
     ORDER BY at LIMIT %(page)s FOR UPDATE SKIP LOCKED));
 
+-- name: purge_lengthenings
+-- What operations moved (over each tenant_id) that nobody repeats any more.
+DELETE FROM lengthened_pages WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM lengthened_pages WHERE at < now() - %(kept)s::interval
+    ORDER BY at LIMIT %(page)s FOR UPDATE SKIP LOCKED));
+
 -- name: purge_patience
 -- Dropping a day waits for everybody who reads or writes the journal, and they would wait behind it.
 SET LOCAL lock_timeout = '200ms';

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.utils import timezone
 
 from controlplane.actors import Actor
 from controlplane.errors import Fault, Invalid, NotFound, Unavailable, invalid
+from controlplane.events.models import AuditEvent
 from controlplane.events.recording import record
 from controlplane.tenants.models import Tenant
 from controlplane.topology.cell_client import CellUnreachable, call_cell
@@ -20,6 +22,7 @@ _MAX_AHEAD = timedelta(hours=24)
 #: A cell moves up to 200,000 timers in one request, and says where to go on.
 _TIMEOUT_SECONDS = 30.0
 _MAX_REQUESTS = 100
+_ACTION = "cell.lengthen_windows"
 
 
 def lengthen_windows(
@@ -36,7 +39,8 @@ def lengthen_windows(
 
     `tenant`: only this one's (a slug), who must live there. The cell tells affected tenants by an
     event. Answers the `jobs` moved, each once. What was asked and how many moved is in the audit log
-    also when the cell did not answer to the end, for then more may have been done.
+    also when the cell did not answer to the end, for then more may have been done. Asked for the same
+    right after that, it is the same operation, and moves nothing a second time.
     """
     _check(since, until, extra_seconds, reason)
     found = Cell.objects.filter(pk=cell).first()
@@ -48,7 +52,10 @@ def lengthen_windows(
         if only is None:
             raise invalid("/tenant", f"no tenant {tenant} lives on {cell}")
     asked = {"from": _text(since), "until": _text(until), "extra_seconds": extra_seconds}
-    body = {**asked, "actor": actor.name} | ({"tenant_id": only.public_id} if only else {})
+    operation = _unfinished(cell, asked, only) or str(uuid.uuid4())
+    body = {**asked, "actor": actor.name, "operation_id": operation} | (
+        {"tenant_id": only.public_id} if only else {}
+    )
     failed: CellUnreachable | None = None
     done: dict[str, Any] = {}
     try:
@@ -66,16 +73,32 @@ def lengthen_windows(
         failed = CellUnreachable(f"{cell}: unexpected answer to POST /internal/windows:lengthen")
     with transaction.atomic():
         record(
-            action="cell.lengthen_windows",
+            action=_ACTION,
             subject=cell,
             tenant_id=only.id if only else None,
             actor=actor,
             reason=reason,
-            after={**asked, **done, **({"error": str(failed)[:300]} if failed else {})},
+            after={
+                **asked,
+                "operation_id": operation,
+                **done,
+                **({"error": str(failed)[:300]} if failed else {}),
+            },
         )
     if failed is not None:
         raise Unavailable(f"the cell did not confirm it: {failed}") from failed
     return done
+
+
+def _unfinished(cell: str, asked: dict[str, Any], only: Tenant | None) -> str | None:
+    """The id under which the same was asked for the last time, if the cell did not confirm that."""
+    last = AuditEvent.objects.filter(action=_ACTION, subject=cell).order_by("-id").first()
+    after = dict(last.after or {}) if last is not None else {}
+    same = last is not None and last.tenant_id == (only.id if only else None)
+    if not same or "error" not in after or any(after.get(name) != value for name, value in asked.items()):
+        return None
+    operation: str | None = after.get("operation_id")
+    return operation
 
 
 def _check(since: datetime, until: datetime, extra_seconds: int, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -299,6 +300,32 @@ async def test_each_timer_moves_once_however_many_pages_there_are(world: World) 
     for job_id, later, delay in rows:
         assert delay == ids.offset_of(job_id, 1_800_000)
         assert later == timedelta(milliseconds=delay)
+
+
+async def test_an_operation_that_is_asked_for_again_moves_nothing_again(world: World) -> None:
+    at = (now() + timedelta(minutes=10)).replace(microsecond=0)
+    jobs = [new_job(at + n * SECOND, every(7200, at + n * SECOND, priority=Priority.LOW)) for n in range(700)]
+    await world.create(*jobs)
+
+    async def page(after: Any, operation: str = "op-1") -> Any:
+        return await world.store.lengthen_windows(
+            since=now(), until=at + HOUR, extra_ms=1_800_000, tenant_id=None, after=after, actor="op:1",
+            host_id=world.host_id, operation=operation,
+        )  # fmt: skip
+
+    first = await page(None)
+    before = await world.rows("SELECT job_id, due_at FROM jobs ORDER BY 1")
+    again = await page(None)
+    assert (again.jobs, again.tenants, again.after) == (first.jobs, 1, first.after)
+    assert (list(again.removed), list(again.added)) == ([], [])
+    assert await world.rows("SELECT job_id, due_at FROM jobs ORDER BY 1") == before
+    # It goes on where the answer was lost; two at once do a page once.
+    both = await asyncio.gather(page(first.after), page(first.after))
+    assert both[0].jobs == both[1].jobs
+    assert {bool(done.added) for done in both} == {True, False}
+    for (delay,) in await world.rows("SELECT delay_ms FROM jobs"):
+        assert delay < 1_800_000
+    assert (await page(None, "op-2")).jobs == 500, "another operation moves them once more"
 
 
 async def test_a_lengthened_window_is_no_misfire_and_never_early(world: World) -> None:
