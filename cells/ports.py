@@ -49,6 +49,7 @@ from cells.records import (
     NewJob,
     NotOwner,
     QuotaExceeded,
+    Reaped,
     Retryable,
     RunRow,
     TenantConfig,
@@ -100,6 +101,7 @@ __all__ = [
     "OperationStep",
     "Queue",
     "QuotaExceeded",
+    "Reaped",
     "Retryable",
     "RunFilter",
     "RunRow",
@@ -234,7 +236,7 @@ class Store(
         """Give claims back uncalled (drain, lost lease): RETRY_WAIT due now, attempt not counted."""
         ...
 
-    async def reap(self, *, host_id: int, limit: int = 1000, back_ms: int | None = None) -> Sequence[Member]:
+    async def reap(self, *, host_id: int, limit: int = 1000, back_ms: int | None = None) -> Reaped:
         """Reclaim runs of dead hosts and runs whose lease ended 5 s ago (and within `back_ms`): RETRY_WAIT
         due now with a LOST attempt, or FAILED as poison after POISON_DEATHS. The members to add."""
         ...

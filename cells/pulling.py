@@ -10,7 +10,7 @@ from typing import Protocol
 
 from cells.domain.ids import RunKey
 from cells.domain.run import Attempt, RunState
-from cells.records import Claim, Fence, Member
+from cells.records import Claim, Fence, Reaped
 
 #: A queue: tenant and name.
 QueueId = tuple[uuid.UUID, str]
@@ -193,6 +193,6 @@ class PullStore(Protocol):
         """How the leases of workers are, over all tenants."""
         ...
 
-    async def reap_pulled(self, *, host_id: int, limit: int) -> Sequence[Member]:
+    async def reap_pulled(self, *, host_id: int, limit: int) -> Reaped:
         """Take back runs whose worker was silent for its lease and 5 s, the oldest first: as `reap`."""
         ...

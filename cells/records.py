@@ -6,7 +6,7 @@ Import them from `cells.ports`, where the protocols are that speak in them.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -227,6 +227,16 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     due_ms: int  # epoch ms; the score, not part of the packed member
     shard: int
     released_ms: int = 0  # set by the dispatcher's release, carried by the queue
+
+
+class Reaped(list[Member]):
+    """The timers of runs that were taken back. A look that found as many as it may has more behind it,
+    even if none of those it took has a timer."""
+
+    def __init__(self, members: Iterable[Member] = (), *, looked: int = 0, taken: int = 0):
+        super().__init__(members)
+        self.looked = looked
+        self.taken = taken
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -236,7 +236,9 @@ class Limits:
             answer = await self._queue.exchange(self._name, reports, lease_ms=LEASE_MS)
         except Retryable as fault:
             if not self._away:
-                log.warning("limits are not shared for now", fault=str(fault)[:200])
+                log.warning(
+                    "limits are not shared: each executor goes on with its part", fault=str(fault)[:200]
+                )
             self._away = True
             for target, report in zip(targets, reports, strict=True):
                 target.limit = target.load.alone(

@@ -83,11 +83,12 @@ class Reaper:
         deep = self._looked is None or now >= self._deep_at
         back = None if deep else round(1000 * (now - (self._looked or now) + _OVERLAP_SECONDS))
         members = await self._store.reap(host_id=self._host.host_id, limit=_LIMIT, back_ms=back)
-        if members:
-            self._reaped.inc(len(members))
-            log.warning("runs reclaimed", runs=len(members))
+        if members.taken:
+            self._reaped.inc(members.taken)
+            log.warning("runs reclaimed", runs=members.taken)
             await self._onward.add(members)
-        if len(members) >= _LIMIT:
+        # What could not be taken just then is no reason to look again at once.
+        if members.looked >= _LIMIT and members.taken:
             return True
         self._looked = now
         if deep:
@@ -114,10 +115,10 @@ class Reaper:
         if not verdict.take:
             return
         members = await self._store.reap_pulled(host_id=self._host.host_id, limit=min(verdict.take, _LIMIT))
-        self._policy.took(now, len(members))
-        if members:
-            self._pulled.inc(len(members))
-            log.warning("runs of silent workers reclaimed", runs=len(members))
+        self._policy.took(now, members.taken)
+        if members.taken:
+            self._pulled.inc(members.taken)
+            log.warning("runs of silent workers reclaimed", runs=members.taken)
             await self._onward.add(members)
 
     async def _tell_starved(self) -> None:

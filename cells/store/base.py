@@ -12,6 +12,7 @@ from cells.pulling import QueueId
 from cells.store.allowance import PendingTimers
 from cells.store.database import Connection, Database, fetch_one
 from cells.store.definitions import DefinitionCache
+from cells.store.fronts import Front, ReadyFronts
 from cells.store.journal import Entry, Journal
 
 
@@ -25,6 +26,9 @@ class StoreBase:
         self._definitions = DefinitionCache()
         self._pending = PendingTimers()
         self._unreadable: dict[QueueId, int] = {}  # tasks at the head of queues that this code cannot read
+        self._oldest_timer = Front(seconds=60.0, ahead=True)
+        self._oldest_lease = Front(seconds=60.0, ahead=True)  # of workers
+        self._ready = ReadyFronts()
         self._host_name = cell_name  # of the incarnation registered through this store
         #: Called after a commit that left something to record for a workflow.
         self.workflows_due: Callable[[], None] = _nobody

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from psycopg import errors
 
@@ -37,7 +37,7 @@ from cells.store.database import Connection, Row, fetch_all, fetch_row, run
 from cells.store.definitions import Version, decode_definition
 from cells.store.job_workflows import begin_workflows, take_workflows
 from cells.store.journal import Entry, seconds
-from cells.store.offers import offered_queues, offers, write_offers
+from cells.store.offers import offered_claims, offered_queues, offers, write_offers
 from cells.store.overlap import admit_overlaps
 
 #: A push run's lease outlives its call's timeout by this much.
@@ -113,11 +113,14 @@ class Claims(StoreBase):
                         await connection.commit()
                 if batch.starts or batch.starts_again:
                     self.workflows_due()
+                for claim in offered_claims(batch):
+                    queue = (claim.tenant_id, claim.definition.target.task_queue)
+                    self._ready.came(queue, claim.priority, datetime.fromtimestamp(claim.due_ms / 1000, UTC))
                 return ClaimResult(
                     claims=batch.claims(),
                     next_members=batch.nexts,
                     stale=stale,
-                    too_early=early,
+                    too_early=[*early, *batch.early],
                     offered=offered_queues(batch),
                 )
         return ClaimResult(claims=(), next_members=(), stale=stale, too_early=early)

@@ -13,7 +13,7 @@ from cells.domain.ids import RunKey
 from cells.domain.outcome import HOLDER_DIED, fingerprint
 from cells.domain.run import POISON_DEATHS, RunState, run_generation
 from cells.observability.logs import logger
-from cells.ports import Applied, Claim, Completion, Member, Retryable
+from cells.ports import Applied, Claim, Completion, Member, Reaped, Retryable
 from cells.store import callbacks
 from cells.store.arrays import (
     due_to_ms,
@@ -187,7 +187,7 @@ class Completions(StoreBase):
             await self._journal.append(connection, host_id, entry)
         return members
 
-    async def reap(self, *, host_id: int, limit: int = 1000, back_ms: int | None = None) -> Sequence[Member]:
+    async def reap(self, *, host_id: int, limit: int = 1000, back_ms: int | None = None) -> Reaped:
         """See `ports.Store.reap`."""
         return await self._reap(
             host_id,
@@ -200,9 +200,7 @@ class Completions(StoreBase):
             },
         )
 
-    async def reap_orphans(
-        self, *, host_id: int, held: Sequence[Claim], older_than_ms: int
-    ) -> Sequence[Member]:
+    async def reap_orphans(self, *, host_id: int, held: Sequence[Claim], older_than_ms: int) -> Reaped:
         """See `ports.Store.reap_orphans`."""
         return await self._reap(
             host_id,
@@ -215,13 +213,13 @@ class Completions(StoreBase):
             },
         )
 
-    async def _reap(self, host_id: int, whose: dict[str, object]) -> Sequence[Member]:
+    async def _reap(self, host_id: int, whose: dict[str, object]) -> Reaped:
         # Almost always there is nobody, and looking is all it costs.
         return await self._look_and_take("reap_suspects", whose, host_id, then="hosts_bury")
 
     async def _look_and_take(
         self, look: str, whose: dict[str, object], host_id: int, *, then: str | None = None
-    ) -> Sequence[Member]:
+    ) -> Reaped:
         """Take those that a look finds from their holders, all in one transaction if the store takes
         them so; the timers to add. One that it refuses is logged and left: the others must not wait for
         it."""
@@ -229,10 +227,10 @@ class Completions(StoreBase):
         try:
             async with self._database.transaction() as connection:
                 suspects = await fetch_all(connection, look, whose)
-                members = await self._take_back(connection, suspects, host_id)
+                members, taken = await self._take_back(connection, suspects, host_id)
                 if then is not None:
                     await run(connection, then)
-                return members
+                return Reaped(members, looked=len(suspects), taken=taken)
         except Retryable:
             raise
         except Exception:
@@ -240,16 +238,18 @@ class Completions(StoreBase):
                 raise
         return await self._take_apart(suspects, host_id)
 
-    async def _take_apart(self, suspects: Sequence[Row], host_id: int) -> Sequence[Member]:
-        members: list[Member] = []
+    async def _take_apart(self, suspects: Sequence[Row], host_id: int) -> Reaped:
+        members = Reaped(looked=len(suspects))
         parts = [suspects]
         while parts:
             part = parts.pop()
             try:
                 async with self._database.transaction() as connection:
-                    members += await self._take_back(connection, part, host_id)
+                    timers, taken = await self._take_back(connection, part, host_id)
+                members += timers
+                members.taken += taken
             except Retryable:
-                if not members:
+                if not members.taken:
                     raise
                 return members  # what is left is found by the next look
             except Exception as fault:  # noqa: BLE001 - the refused one is logged
@@ -262,8 +262,9 @@ class Completions(StoreBase):
 
     async def _take_back(
         self, connection: Connection, suspects: Sequence[Row], host_id: int
-    ) -> Sequence[Member]:
-        """Take suspects from their holders, in the caller's transaction; the timers to add."""
+    ) -> tuple[Sequence[Member], int]:
+        """Take suspects from their holders, in the caller's transaction; the timers to add, and how many
+        were taken."""
         members: list[Member] = []
         rows = await fetch_all(connection, "reap_runs", _suspects(suspects)) if suspects else []
         if rows:
@@ -305,7 +306,7 @@ class Completions(StoreBase):
                 await run(connection, "complete_dead", _lost(dead))
                 members += await tell(connection, await callbacks.lost(connection, dead))
             await self._journal.append(connection, host_id, entry)
-        return members
+        return members, len(rows)
 
 
 def _refused(suspect: Row, fault: Exception) -> None:

@@ -63,8 +63,12 @@ async def write_offers(connection: Connection, batch: ClaimBatch) -> None:
 
 def offered_queues(batch: ClaimBatch) -> list[QueueId]:
     """The queues that got tasks, each once."""
-    claims = [*(offer.claim for offer in batch.offers), *batch.offered_again]
-    return sorted({(c.tenant_id, c.definition.target.task_queue) for c in claims})
+    return sorted({(c.tenant_id, c.definition.target.task_queue) for c in offered_claims(batch)})
+
+
+def offered_claims(batch: ClaimBatch) -> list[Claim]:
+    """What became READY."""
+    return [*(offer.claim for offer in batch.offers), *batch.offered_again]
 
 
 def is_at_most_once(claim: Claim) -> bool:

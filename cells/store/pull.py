@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
+import time
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import timedelta
 
-import msgspec
-
-from cells.domain import ids
-from cells.domain.epochs import next_epoch
 from cells.domain.ids import RunKey
-from cells.domain.run import Attempt, RunState
+from cells.domain.run import RunState
 from cells.domain.sharing import shares
 from cells.observability.logs import logger
-from cells.ports import Claim, Member
+from cells.ports import Reaped
 from cells.pulling import (
     Beat,
     Extended,
@@ -28,32 +23,32 @@ from cells.pulling import (
     WorkerSeen,
 )
 from cells.store.arrays import (
-    datetime_to_ms,
     from_datetime,
     instants,
     int4s,
     int8s,
-    labels,
     texts,
     uuids,
 )
 from cells.store.complete import Completions
 from cells.store.concurrency import admit_polled, hold
-from cells.store.database import Row, fetch_all, fetch_row, run
-from cells.store.definitions import decode_definition
+from cells.store.database import fetch_all, fetch_row, run
+from cells.store.fronts import BEGINNING
 from cells.store.journal import RELEASED, Entry, seconds
+from cells.store.pulled_rows import pulled_run, readable, taken_columns
 
 log = logger(__name__)
 
-_attempts = msgspec.json.Decoder(list[Attempt]).decode
 #: What one goodbye gives back at once; the rest is found by the reaper.
 _GOODBYE_LIMIT = 1000
-#: How often a poll looks behind tasks that are parked, before it waits like one that found none.
+#: How often a poll looks behind parked tasks, before it waits like one that found none.
 _ROUNDS = 8
 
 
 class Pulls(Completions):
     """`poll`, `give_back`, `heartbeat`, `pulled_runs`, and the reaper's part."""
+
+    _leases_since = BEGINNING  # where the last look at the leases of workers began
 
     async def poll(self, pollers: Sequence[Poller], *, host_id: int) -> Sequence[Sequence[PulledTask]]:
         """See `pulling.PullStore.poll`."""
@@ -77,6 +72,7 @@ class Pulls(Completions):
         """Fill `got`; whether this was all there is. Of a queue twice as many more are looked at as
         could not be read the last time."""
         queues, known = list(of_queue), self._unreadable
+        look = self._ready.look(queues)
         counts = [sum(pollers[n].count for n in of_queue[queue]) for queue in queues]
         async with self._database.transaction() as connection:
             rows = await fetch_all(
@@ -88,12 +84,14 @@ class Pulls(Completions):
                     "counts": int4s(
                         [n + 2 * known.get(queue, 0) for n, queue in zip(counts, queues, strict=True)]
                     ),
+                    **look.columns(),
                 },
             )
+            again = look.ended(counts, [(row[0] - 1, row[8], row[10]) for row in rows])
             if not rows:
-                return True
-            offered, stuck = _readable(rows, queues, counts)
-            more = self._passed_over(queues, stuck)
+                return not again
+            offered, stuck = readable(rows, queues, counts)
+            more = self._passed_over(queues, stuck) or again
             if not offered:
                 return not more
             holding, parked = await admit_polled(connection, [task.claim for _, task in offered])
@@ -117,7 +115,7 @@ class Pulls(Completions):
                     workers.append(pollers[n].worker_id)
             async with connection.pipeline():
                 if tasks:
-                    await run(connection, "pull_take", {**_taken(tasks, workers), "now": rows[0][-1]})
+                    await run(connection, "pull_take", {**taken_columns(tasks, workers), "now": rows[0][-1]})
                 if holding:
                     await hold(connection, holding)
                 entry = Entry()
@@ -157,6 +155,7 @@ class Pulls(Completions):
             for i, state, queue, policy in rows:
                 one = held[order[i - 1]]
                 queues[order[i - 1]] = (one.tenant_id, queue)
+                self._ready.forget((one.tenant_id, queue))
                 entry.ended(
                     one.tenant_id.hex,
                     one.key.parent_id.hex,
@@ -228,125 +227,27 @@ class Pulls(Completions):
             return found
         async with self._database.transaction() as connection:
             for row in await fetch_all(connection, "pull_runs", _keys(wanted)):
-                found[row[0] - 1] = _run(wanted[row[0] - 1], row)
+                found[row[0] - 1] = pulled_run(wanted[row[0] - 1], row)
         return found
 
     async def look_at_leases(self) -> LeaseLook:
         """See `pulling.PullStore.look_at_leases`."""
         async with self._database.transaction() as connection:
-            live, expired, interval, age = await fetch_row(connection, "status_leases")
+            began = time.monotonic()
+            (since,) = self._oldest_lease.begin(began)
+            live, expired, interval, age, first, at = await fetch_row(
+                connection, "status_leases", {"since": since}
+            )
+            now = time.monotonic()
+            self._oldest_lease.ended([first], at=at, now=now, took=now - began)
+            self._leases_since = since
         return LeaseLook(live=live, expired=expired, interval_s=float(interval), contact_age_s=age)
 
-    async def reap_pulled(self, *, host_id: int, limit: int) -> Sequence[Member]:
+    async def reap_pulled(self, *, host_id: int, limit: int) -> Reaped:
         """See `pulling.PullStore.reap_pulled`."""
-        return await self._look_and_take("pull_suspects", {"limit": limit}, host_id)
-
-
-def _readable(
-    rows: Sequence[Row], queues: Sequence[QueueId], counts: Sequence[int]
-) -> tuple[list[tuple[int, PulledTask]], dict[QueueId, list[str]]]:
-    """Tasks by the place of their queue, as many as are wanted of each; the runs of each queue that
-    cannot be read (they stay where they are, for code that can)."""
-    offered: list[tuple[int, PulledTask]] = []
-    left = list(counts)
-    stuck: defaultdict[QueueId, list[str]] = defaultdict(list)
-    for row in rows:
-        place = row[0] - 1
-        if not left[place]:
-            continue
-        queue = queues[place]
-        try:
-            offered.append((place, _task(queue[0], row)))
-        except msgspec.MsgspecError:
-            stuck[queue].append(ids.run_id(RunKey(parent_id=row[1], scheduled_for=row[2], ordinal=row[3])))
-        else:
-            left[place] -= 1
-    return offered, stuck
-
-
-def _task(tenant_id: uuid.UUID, row: Row) -> PulledTask:
-    (
-        _,
-        parent,
-        at,
-        ordinal,
-        version,
-        epoch,
-        series,
-        attempt,
-        priority,
-        shard,
-        due_at,
-        released_at,
-        trace,
-        ownership,
-        stored,
-        payload,
-        now,
-    ) = row
-    definition = decode_definition(stored)
-    lease_ms = definition.target.lease_seconds * 1000
-    claim = Claim(
-        tenant_id=tenant_id,
-        key=RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal),
-        epoch=next_epoch(epoch, ownership),
-        series=series,
-        attempt=attempt + 1,
-        priority=priority,
-        shard=shard,
-        version=version,
-        definition=definition,
-        payload=payload,
-        due_ms=datetime_to_ms(due_at),
-        released_ms=0 if released_at is None else datetime_to_ms(released_at),
-        claimed_ms=datetime_to_ms(now),
-        lease_ms=lease_ms,
-        traceparent=trace,
-    )
-    return PulledTask(claim=claim, lease_expires_at=now + timedelta(milliseconds=lease_ms))
-
-
-def _run(wanted: Held, row: Row) -> PulledRun:
-    (
-        _,
-        state,
-        version,
-        epoch,
-        series,
-        attempt,
-        priority,
-        shard,
-        due_at,
-        claimed_at,
-        lease_ms,
-        cancel,
-        worker,
-        stored,
-        attempts,
-    ) = row
-    claim = Claim(
-        tenant_id=wanted.tenant_id,
-        key=wanted.key,
-        epoch=epoch,
-        series=series,
-        attempt=attempt,
-        priority=priority,
-        shard=shard,
-        version=version,
-        definition=decode_definition(stored),
-        payload=None,
-        due_ms=datetime_to_ms(due_at),
-        released_ms=0,
-        claimed_ms=0 if claimed_at is None else datetime_to_ms(claimed_at),
-        lease_ms=lease_ms or 0,
-    )
-    return PulledRun(
-        claim=claim,
-        state=RunState(state),
-        cancel_requested=cancel,
-        worker=worker,
-        attempts=_attempts(attempts),
-    )
+        return await self._look_and_take(
+            "pull_suspects", {"limit": limit, "since": self._leases_since}, host_id
+        )
 
 
 def _place(held: Held) -> tuple[int, int, float, int, int]:
@@ -369,17 +270,3 @@ def _keys(held: Sequence[Held]) -> dict[str, object]:
 
 def _claims(held: Sequence[Held]) -> dict[str, object]:
     return {**_keys(held), "epochs": int8s([one.epoch for one in held])}
-
-
-def _taken(tasks: Sequence[PulledTask], workers: Sequence[str]) -> dict[str, object]:
-    claims = [task.claim for task in tasks]
-    return {
-        "tenants": uuids([c.tenant_id for c in claims]),
-        "parents": uuids([c.key.parent_id for c in claims]),
-        "instants": instants([from_datetime(c.key.scheduled_for) for c in claims]),
-        "ordinals": int4s([c.key.ordinal for c in claims]),
-        "epochs": int8s([c.epoch for c in claims]),
-        "leases": instants([from_datetime(task.lease_expires_at) for task in tasks]),
-        "lease_ms": int4s([c.lease_ms for c in claims]),
-        "workers": labels(workers),
-    }

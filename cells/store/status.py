@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
+
 from cells.ports import CellStatus, HostStatus, Vitals
 from cells.store.base import StoreBase
-from cells.store.database import fetch_all, fetch_row
+from cells.store.database import Connection, fetch_all, fetch_row
 
 
 class Status(StoreBase):
@@ -14,7 +17,7 @@ class Status(StoreBase):
         """See `ports.Store.status`."""
         async with self._database.transaction() as connection:
             hosts = await fetch_all(connection, "status_hosts")
-            oldest, now = await fetch_row(connection, "status_oldest")
+            oldest, now = await self._oldest(connection)
             (jobs,) = await fetch_row(connection, "status_jobs")
         return CellStatus(
             database_time=now,
@@ -30,7 +33,7 @@ class Status(StoreBase):
         """See `ports.Store.vitals`."""
         async with self._database.transaction() as connection:
             snapshot, shards, letters, dead_jobs, dead_runs = await fetch_row(connection, "status_vitals")
-            oldest, now = await fetch_row(connection, "status_oldest")
+            oldest, now = await self._oldest(connection)
         late = max(0.0, (now - oldest).total_seconds()) if oldest is not None else 0.0
         return Vitals(
             oldest_snapshot_seconds=snapshot,
@@ -39,3 +42,13 @@ class Status(StoreBase):
             dead_rows={"jobs": dead_jobs, "runs": dead_runs},
             oldest_timer_late_seconds=late,
         )
+
+    async def _oldest(self, connection: Connection) -> tuple[datetime | None, datetime]:
+        """The earliest timer, and the database's time. One that came to be earlier than what was seen before
+        is seen within a minute."""
+        began = time.monotonic()
+        (since,) = self._oldest_timer.begin(began)
+        oldest, at = await fetch_row(connection, "status_oldest", {"since": since})
+        now = time.monotonic()
+        self._oldest_timer.ended([oldest], at=at, now=now, took=now - began)
+        return oldest, at

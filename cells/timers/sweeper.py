@@ -7,8 +7,9 @@ between pop and claim), the store still says they wait. Three walks over the due
 * the waiting: what an earlier walk found still unclaimed, some shards each time, around and around.
   It begins at the oldest that was seen waiting, so that it never reads from the beginning of the
   index, where dead entries lie;
-* the deep one: everything overdue, at the start, every few minutes, and at once when Valkey has
-  begun a new generation.
+* the deep one: everything overdue, at once at the start and when Valkey has begun a new generation, and
+  then some shards each time, around in a few minutes. It reads from the beginning of the index; taken
+  whole, it would be felt while somebody's open transaction keeps the dead entries there.
 
 The first two are bounded: a backlog of hundreds of thousands is looked at piece by piece.
 """
@@ -89,7 +90,8 @@ class Sweeper:
         self._swept_ms = 0  # up to here the newest have been looked at
         self._round: _Round | None = None  # None: nothing was seen waiting
         self._next_sweep = 0.0
-        self._next_deep = 0.0
+        self._deep_shard = 0  # where the deep walk goes on
+        self._deep_at = 0.0  # steady clock: up to when it has kept its pace
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until `stop`; engine outages are waited out."""
@@ -111,16 +113,15 @@ class Sweeper:
         """Sweep if it is time, or if the buckets were lost; how many stragglers were found."""
         generation = await self._queue.generation()
         now = self._clock.monotonic()
-        lost = generation != self._generation
-        if lost or now >= self._next_deep:
-            found = await self.deep(overdue_ms=0 if lost else self._overdue_ms)
+        if generation != self._generation:
+            found = await self.deep(overdue_ms=0)
             self._generation = generation
-            self._next_deep = now + self._deep_seconds
+            self._deep_shard, self._deep_at = 0, now
             self._next_sweep = now + self._sweep_seconds
             return found
         if now >= self._next_sweep:
             self._next_sweep = now + self._sweep_seconds
-            return await self.sweep()
+            return await self.sweep() + await self._go_deeper(now)
         return 0
 
     async def deep(self, *, overdue_ms: int) -> int:
@@ -131,6 +132,20 @@ class Sweeper:
         self._swept_ms = until
         self._round = None
         self._seen_waiting(walked.oldest_ms, walked.read)
+        return self._count(walked.found)
+
+    async def _go_deeper(self, now: float) -> int:
+        """The shards of the deep walk whose turn has come."""
+        count = min(SHARDS, int(SHARDS * (now - self._deep_at) / self._deep_seconds))
+        if count < 1:
+            return 0
+        self._deep_at += count * self._deep_seconds / SHARDS if count < SHARDS else now - self._deep_at
+        shards = range(self._deep_shard, min(SHARDS, self._deep_shard + count))
+        self._deep_shard = shards.stop % SHARDS
+        walked = await self._walk(shards, None, self._clock.now_ms() - self._overdue_ms, bound=None)
+        self._seen_waiting(walked.oldest_ms, walked.read)
+        if self._deep_shard == 0:
+            self._metrics.sweeps.labels("deep").inc()
         return self._count(walked.found)
 
     async def sweep(self) -> int:

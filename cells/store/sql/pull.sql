@@ -23,20 +23,25 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
   AND r.scheduled_for = c.scheduled_for AND r.ordinal = c.ordinal;
 
 -- name: pull_lock
--- The first READY tasks of some queues (tenant_id, task_queue, how many), by class and then by due time,
--- locked, where the tenant is active here and neither it nor the queue
--- is paused; those that somebody else holds are
--- passed over.
+-- The first READY tasks of some queues (tenant_id, task_queue, how many), by class and then by due time, of each
+-- class from a time on; locked, where the tenant is active here and neither it nor the queue is paused. Those that
+-- somebody else holds are passed over.
 SELECT q.i::int, r.parent_id, r.scheduled_for, r.ordinal, r.version, r.epoch, r.series, r.attempt, r.priority, r.shard,
        r.due_at, r.released_at, r.traceparent, t.ownership_epoch, coalesce(r.spec, v.definition), coalesce(r.input, v.payload),
        clock_timestamp()
-FROM unnest(%(tenants)s::uuid[], %(queues)s::text[], %(counts)s::int[]) WITH ORDINALITY AS q (tenant_id, task_queue, wanted, i)
+FROM unnest(%(tenants)s::uuid[], %(queues)s::text[], %(counts)s::int[], %(critical)s::timestamptz[],
+            %(high)s::timestamptz[], %(default)s::timestamptz[], %(low)s::timestamptz[])
+     WITH ORDINALITY AS q (tenant_id, task_queue, wanted, critical, high, "default", low, i)
 JOIN tenants t ON t.tenant_id = q.tenant_id AND t.state = 'ACTIVE' AND NOT t.paused
 CROSS JOIN LATERAL (
-    SELECT r.* FROM runs r
-    WHERE r.tenant_id = q.tenant_id AND r.task_queue = q.task_queue AND r.state = 'READY'
-    ORDER BY r.priority, r.due_at LIMIT q.wanted
-    FOR NO KEY UPDATE SKIP LOCKED) AS r
+    SELECT f.* FROM unnest(ARRAY[q.critical, q.high, q."default", q.low]) WITH ORDINALITY AS c (since, n)
+    CROSS JOIN LATERAL (
+        SELECT o.* FROM runs o
+        WHERE o.tenant_id = q.tenant_id AND o.task_queue = q.task_queue AND o.state = 'READY'
+          AND o.priority = (c.n - 1)::smallint AND o.due_at >= c.since
+        ORDER BY o.due_at LIMIT q.wanted
+        FOR NO KEY UPDATE SKIP LOCKED) AS f
+    LIMIT q.wanted) AS r
 LEFT JOIN job_versions v ON r.spec IS NULL
          AND v.tenant_id = q.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
 WHERE coalesce(r.spec, v.definition) IS NOT NULL
@@ -179,25 +184,34 @@ ON CONFLICT DO NOTHING;
 
 -- name: pull_starved
 -- Queues (of any active tenant_id) with a task that waits longer than people should wait, and that nobody
--- has polled for as long; each is told once.
+-- has polled for as long; each is told once. Those that somebody else holds are polled just now.
+WITH starved AS MATERIALIZED (
+    SELECT q.tenant_id, q.task_queue
+    FROM task_queues q JOIN tenants t ON t.tenant_id = q.tenant_id AND t.state = 'ACTIVE'
+    WHERE q.starved_at IS NULL AND q.paused_at IS NULL
+      AND coalesce(q.last_polled_at, q.created_at) < now() - %(after)s * interval '1 second'
+      AND EXISTS (SELECT FROM runs r WHERE r.tenant_id = q.tenant_id AND r.task_queue = q.task_queue
+                  AND r.state = 'READY')
+    ORDER BY q.tenant_id, q.task_queue
+    FOR NO KEY UPDATE OF q SKIP LOCKED
+)
 UPDATE task_queues q SET starved_at = now()
-FROM tenants t
-WHERE t.tenant_id = q.tenant_id AND t.state = 'ACTIVE' AND q.starved_at IS NULL AND q.paused_at IS NULL
-  AND coalesce(q.last_polled_at, q.created_at) < now() - %(after)s * interval '1 second'
-  AND EXISTS (SELECT FROM runs r WHERE r.tenant_id = q.tenant_id AND r.task_queue = q.task_queue
-              AND r.state = 'READY')
+FROM starved s
+WHERE q.tenant_id = s.tenant_id AND q.task_queue = s.task_queue
 RETURNING q.tenant_id, q.task_queue, q.last_polled_at;
 
 -- name: status_leases
--- The leases of workers, of any active tenant_id: live, ended 5 s ago, the longest heartbeat interval of those, and
--- how long ago anybody was heard of.
+-- The leases of workers, of any active tenant_id, that end since a time: live, ended 5 s ago, the longest heartbeat
+-- interval of those, how long ago anybody was heard of, and when the first of them ends.
 SELECT count(*) FILTER (WHERE NOT over)::int, count(*) FILTER (WHERE over)::int,
        coalesce(max(lease_ms) FILTER (WHERE over), 0) / 3000.0,
        extract(epoch FROM clock_timestamp() - greatest(max(heartbeat_at),
-           (SELECT w.last_seen_at FROM task_workers w ORDER BY w.last_seen_at DESC LIMIT 1)))::float8
-FROM (SELECT r.lease_ms, r.heartbeat_at, r.lease_expires_at < clock_timestamp() - interval '5 seconds' AS over
+           (SELECT w.last_seen_at FROM task_workers w ORDER BY w.last_seen_at DESC LIMIT 1)))::float8,
+       min(lease_expires_at), clock_timestamp()
+FROM (SELECT r.lease_ms, r.heartbeat_at, r.lease_expires_at,
+             r.lease_expires_at < clock_timestamp() - interval '5 seconds' AS over
       FROM runs r JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
-      WHERE r.host_id IS NULL AND r.lease_expires_at IS NOT NULL) AS leases;
+      WHERE r.host_id IS NULL AND r.lease_expires_at IS NOT NULL AND r.lease_expires_at >= %(since)s) AS leases;
 
 -- name: pull_silent
 -- Queues (of any active tenant_id) with claims whose workers are silent, and how many each.
@@ -208,10 +222,10 @@ GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 1000;
 
 -- name: pull_suspects
 -- Runs (tenant_id, parent, instant, ordinal, epoch) whose worker was silent for its lease and 5 s more, the
--- oldest first; of any active tenant.
+-- oldest first; of any active tenant. From where the last look at the leases found the first one.
 SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch, coalesce(r.worker, '')
 FROM runs r JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
-WHERE r.host_id IS NULL AND r.lease_expires_at < now() - interval '5 seconds'
+WHERE r.host_id IS NULL AND r.lease_expires_at < now() - interval '5 seconds' AND r.lease_expires_at >= %(since)s
 ORDER BY r.lease_expires_at LIMIT %(limit)s;
 
 -- name: purge_workers

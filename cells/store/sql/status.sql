@@ -5,12 +5,12 @@ FROM hosts h LEFT JOIN live_hosts l USING (host_id)
 WHERE h.state = 'LIVE' ORDER BY h.host_id;
 
 -- name: status_oldest
--- The earliest timer of all: one look at the head of each shard's two indexes.
+-- The earliest timer of all that is due since a time: one look at each shard's two indexes, from there on.
 SELECT min(least(job.due_at, run.timer_at)), clock_timestamp()
 FROM generate_series(0, 255) AS s (shard)
-LEFT JOIN LATERAL (SELECT due_at FROM jobs WHERE shard = s.shard AND due_at IS NOT NULL
+LEFT JOIN LATERAL (SELECT due_at FROM jobs WHERE shard = s.shard AND due_at IS NOT NULL AND due_at >= %(since)s
                    ORDER BY due_at LIMIT 1) AS job ON true
-LEFT JOIN LATERAL (SELECT timer_at FROM runs WHERE shard = s.shard AND timer_at IS NOT NULL
+LEFT JOIN LATERAL (SELECT timer_at FROM runs WHERE shard = s.shard AND timer_at IS NOT NULL AND timer_at >= %(since)s
                    ORDER BY timer_at LIMIT 1) AS run ON true;
 
 -- name: status_jobs
