@@ -55,6 +55,7 @@ _INSERTS = {
         "INSERT INTO task_workers (tenant_id, task_queue, worker_id, last_seen_at)"
         " VALUES (%s, 'ledger', %s, %s)"
     ),
+    "lengthenings": ("INSERT INTO lengthened_pages (operation, page, at) VALUES (%s::uuid::text, %s, %s)"),
     "events": (
         "INSERT INTO events (tenant_id, type, subject, data, at) VALUES (%s, 'job.created', %s, '{}', %s)"
     ),
@@ -69,6 +70,7 @@ _COUNTS = {
     "hosts": "SELECT count(*) FROM hosts",
     "selections": "SELECT count(*) FROM selections",
     "workers": "SELECT count(*) FROM task_workers",
+    "lengthenings": "SELECT count(*) FROM lengthened_pages",
     "events": "SELECT count(*) FROM events",
 }
 
