@@ -211,7 +211,8 @@ SELECT count(*) FILTER (WHERE NOT over)::int, count(*) FILTER (WHERE over)::int,
 FROM (SELECT r.lease_ms, r.heartbeat_at, r.lease_expires_at,
              r.lease_expires_at < clock_timestamp() - interval '5 seconds' AS over
       FROM runs r JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
-      WHERE r.host_id IS NULL AND r.lease_expires_at IS NOT NULL AND r.lease_expires_at >= %(since)s) AS leases;
+      WHERE r.host_id IS NULL AND r.lease_expires_at IS NOT NULL AND r.lease_expires_at >= %(since)s
+        AND r.task_queue IS NOT NULL) AS leases;
 
 -- name: pull_silent
 -- Queues (of any active tenant_id) with claims whose workers are silent, and how many each.

@@ -26,8 +26,8 @@ FROM (
 
 -- name: use_running_all
 -- Runs under way of every tenant_id that has any or was told that it is at its quota: on living hosts, and in
--- the hands of workers. Leases that ended ten seconds ago are the reaper's; beginning behind them, dead
--- entries of the index are not walked.
+-- the hands of workers; not those that wait for a workflow, whose steps count. Leases that ended ten seconds
+-- ago are the reaper's; beginning behind them, dead entries of the index are not walked.
 SELECT coalesce(c.tenant_id, t.tenant_id), coalesce(c.running, 0), t.full_since IS NOT NULL
 FROM (
     SELECT held.tenant_id, count(*)::int AS running
@@ -37,6 +37,7 @@ FROM (
         UNION ALL
         SELECT r.tenant_id FROM runs r
         WHERE r.host_id IS NULL AND r.lease_expires_at > clock_timestamp() - interval '10 seconds'
+          AND r.task_queue IS NOT NULL
     ) AS held
     GROUP BY held.tenant_id
 ) AS c
