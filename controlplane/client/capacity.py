@@ -153,7 +153,7 @@ class Measured:
     cache_us_per_run: float = 12.3
     cell_runs_per_second: float = 4_800.0  # whole pipeline on two cores
     row_writes_per_run: float = 3.0  # insert, advance, end
-    wal_bytes_per_run: float = 2_400.0  # of PostgreSQL's log: what a standby is sent
+    wal_bytes_per_run: float = 1_870.0  # of PostgreSQL's log: what a standby is sent
     run_bytes: int = 700  # a row with one attempt, its indexes included
     utilisation: float = 0.6  # of a core that is planned for
 
