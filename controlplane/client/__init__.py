@@ -14,6 +14,7 @@ from controlplane.client.errors import (
     Fault,
     Forbidden,
     Invalid,
+    NondeterministicChange,
     NotFound,
     PayloadTooLarge,
     PreconditionFailed,
@@ -26,6 +27,7 @@ from controlplane.client.errors import (
     Unauthenticated,
     Unavailable,
     UnexpectedAnswer,
+    WorkflowIdInUse,
 )
 from controlplane.client.retrying import NEVER, Retries
 from controlplane.client.specs import Callback, Dst, HttpTarget, NewJob, Retry, Schedule, TaskQueueTarget
@@ -36,9 +38,9 @@ from controlplane.client.worker import Failed, Task, Worker
 __all__ = [
     "NEVER", "ApiError", "AsyncClockhouse", "BadRequest", "Callback", "Clockhouse", "ClockhouseError",
     "ConfigurationError", "Conflict", "Delivery", "Dst", "EpochSuperseded", "Failed", "Fault",
-    "Forbidden", "HttpTarget", "Invalid", "Ledger", "NewJob", "NotFound", "NotVerified",
-    "PayloadTooLarge", "PreconditionFailed", "QuotaExceeded", "Retries", "Retry", "RunUnderWay",
-    "Schedule", "ServerError", "StrictAllowanceExceeded", "Task", "TaskQueueTarget", "TimedOut",
-    "TransportError",
-    "Unauthenticated", "Unavailable", "UnexpectedAnswer", "Verdict", "Worker", "verify",
+    "Forbidden", "HttpTarget", "Invalid", "Ledger", "NewJob", "NondeterministicChange", "NotFound",
+    "NotVerified", "PayloadTooLarge", "PreconditionFailed", "QuotaExceeded", "Retries", "Retry",
+    "RunUnderWay", "Schedule", "ServerError", "StrictAllowanceExceeded", "Task", "TaskQueueTarget",
+    "TimedOut", "TransportError", "Unauthenticated", "Unavailable", "UnexpectedAnswer", "Verdict",
+    "Worker", "WorkflowIdInUse", "verify",
 ]  # fmt: skip

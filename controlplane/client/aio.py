@@ -18,10 +18,12 @@ from controlplane.client import (
     bulk_calls,
     calendar_calls,
     calls,
+    definition_calls,
     management,
     queue_calls,
     redrive_calls,
     run_calls,
+    workflow_calls,
 )
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
@@ -29,6 +31,7 @@ from controlplane.client.profiles import find_settings
 from controlplane.client.retrying import Retries
 from controlplane.client.transport import AsyncTransport
 from controlplane.client.waiting import check_deadline, pauses
+from controlplane.client.workflow_documents import Workflow
 
 
 class AsyncJobs(AsyncResource):
@@ -72,7 +75,9 @@ class AsyncRuns(AsyncResource):
             run = await self.get(run_id)
             if run.finished:
                 return run
-            await asyncio.sleep(check_deadline(run, pause, deadline - time.monotonic(), timeout))
+            await asyncio.sleep(
+                check_deadline(run.run_id, run.state, pause, deadline - time.monotonic(), timeout)
+            )
         raise AssertionError("pauses never end")
 
 
@@ -89,6 +94,48 @@ class AsyncTargets(AsyncResource):
     rotate_secret = AsyncSends(management.rotate_target_secret)
     health = AsyncSends(bulk_calls.get_target_health)
     test = AsyncSends(bulk_calls.test_target)
+
+
+class AsyncWorkflows(AsyncResource):
+    """`client.workflows`"""
+
+    start = AsyncSends(workflow_calls.start_workflow)
+    list = AsyncPages(workflow_calls.list_workflows)
+    page = AsyncSends(workflow_calls.list_workflows)
+    get = AsyncSends(workflow_calls.get_workflow)
+    timeline = AsyncSends(workflow_calls.workflow_timeline)
+    history = AsyncPages(workflow_calls.workflow_history)
+    history_page = AsyncSends(workflow_calls.workflow_history)
+    signal = AsyncSends(workflow_calls.signal_workflow)
+    cancel = AsyncSends(workflow_calls.cancel_workflow)
+    terminate = AsyncSends(workflow_calls.terminate_workflow)
+    reset = AsyncSends(workflow_calls.reset_workflow)
+    migrate = AsyncSends(workflow_calls.migrate_workflow)
+    resolve = AsyncSends(workflow_calls.resolve_workflow)
+
+    async def wait_for(
+        self, workflow_id: str, *, run_id: str | None = None, timeout: float = 300.0
+    ) -> Workflow:
+        """The workflow once it has ended, however it did; where it goes on as new, its last execution, unless
+        `run_id` names one. Raises `TimedOut` after `timeout` seconds; the workflow goes on."""
+        deadline = time.monotonic() + timeout
+        for pause in pauses():
+            found = await self.get(workflow_id, run_id=run_id)
+            if not found.open:
+                return found
+            left = deadline - time.monotonic()
+            await asyncio.sleep(check_deadline(workflow_id, found.status, pause, left, timeout))
+        raise AssertionError("pauses never end")
+
+
+class AsyncDefinitions(AsyncResource):
+    """`client.definitions`"""
+
+    put = AsyncSends(definition_calls.put_definition)
+    check = AsyncSends(definition_calls.check_definition)
+    get = AsyncSends(definition_calls.get_definition)
+    list = AsyncPages(definition_calls.list_definitions)
+    page = AsyncSends(definition_calls.list_definitions)
 
 
 class AsyncSelections(AsyncResource):
@@ -235,6 +282,8 @@ class AsyncClockhouse:
         self.targets = AsyncTargets(transport)
         self.queues = AsyncTaskQueues(transport)
         self.dlq = AsyncDeadLetters(transport)
+        self.workflows = AsyncWorkflows(transport)
+        self.definitions = AsyncDefinitions(transport)
         self.selections = AsyncSelections(transport)
         self.operations = AsyncOperations(transport)
         self.calendars = AsyncCalendars(transport)

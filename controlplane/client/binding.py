@@ -25,9 +25,9 @@ T = TypeVar("T")
 D = TypeVar("D", bound=Document)
 
 
-def following(call: Call[T], cursor: str) -> Call[T]:
-    """The request for the page behind a cursor."""
-    return dataclasses.replace(call, query={**call.query, "cursor": cursor})
+def following(call: Call[T], page: Page[Any]) -> Call[T]:
+    """The request for the page behind this one."""
+    return dataclasses.replace(call, query={**call.query, page.parameter: page.next_cursor or ""})
 
 
 class Resource:
@@ -111,7 +111,7 @@ class Pages(Generic[P, D]):
                 yield from page.items
                 if page.last or page.next_cursor is None:
                     return
-                call = following(call, page.next_cursor)
+                call = following(call, page)
 
         return walk
 
@@ -140,6 +140,6 @@ class AsyncPages(Generic[P, D]):
                     yield item
                 if page.last or page.next_cursor is None:
                     return
-                call = following(call, page.next_cursor)
+                call = following(call, page)
 
         return walk

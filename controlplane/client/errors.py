@@ -39,16 +39,20 @@ class TimedOut(TransportError):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
     """One fault of a request, and where it is: a JSON pointer into the body, the name of a query
-    parameter, or the name of a header. One of the three, or none for the request as a whole."""
+    parameter, or the name of a header. One of the three, or none for the request as a whole.
+    `line`, from 1, of a text that was sent."""
 
     detail: str
     pointer: str | None = None
     parameter: str | None = None
     header: str | None = None
+    line: int | None = None
 
     @property
     def place(self) -> str:
         """Where it is, for people."""
+        if self.line is not None:
+            return f"line {self.line}"
         if self.parameter is not None:
             return f"?{self.parameter}"
         if self.header is not None:
@@ -130,6 +134,10 @@ class StrictAllowanceExceeded(Conflict):
         return datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
+class WorkflowIdInUse(Conflict):
+    """409: another workflow is open under that id."""
+
+
 class PreconditionFailed(ApiError):
     """412: it was changed in the meantime; read it again."""
 
@@ -140,6 +148,16 @@ class PayloadTooLarge(ApiError):
 
 class Invalid(ApiError):
     """422: understood, and wrong. `faults` has every reason."""
+
+
+class NondeterministicChange(Invalid):
+    """422: the other version would not have recorded what the workflow's history holds."""
+
+    @property
+    def first_diverging_event(self) -> Mapping[str, Any]:
+        """The event: `seq`, `type`, `step`, and what was `expected` instead."""
+        found = self.document.get("first_diverging_event")
+        return found if isinstance(found, dict) else {}
 
 
 class QuotaExceeded(ApiError):
@@ -158,6 +176,8 @@ _BY_CODE: dict[str, type[ApiError]] = {
     "RUN_UNDER_WAY": RunUnderWay,
     "EPOCH_SUPERSEDED": EpochSuperseded,
     "STRICT_ALLOWANCE_EXCEEDED": StrictAllowanceExceeded,
+    "WORKFLOW_ID_IN_USE": WorkflowIdInUse,
+    "NONDETERMINISTIC_DEFINITION_CHANGE": NondeterministicChange,
 }
 _BY_STATUS: dict[int, type[ApiError]] = {
     400: BadRequest,

@@ -21,6 +21,7 @@ class Page(Generic[D_co]):
     items: Sequence[D_co]
     next_cursor: str | None
     document: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    parameter: str = "cursor"  # what of the query takes `next_cursor`
 
     @property
     def last(self) -> bool:

@@ -16,10 +16,12 @@ from controlplane.client import (
     bulk_calls,
     calendar_calls,
     calls,
+    definition_calls,
     management,
     queue_calls,
     redrive_calls,
     run_calls,
+    workflow_calls,
 )
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
@@ -27,6 +29,7 @@ from controlplane.client.profiles import find_settings
 from controlplane.client.retrying import Retries
 from controlplane.client.transport import Transport
 from controlplane.client.waiting import check_deadline, pauses
+from controlplane.client.workflow_documents import Workflow
 
 
 class Jobs(Resource):
@@ -70,7 +73,7 @@ class Runs(Resource):
             run = self.get(run_id)
             if run.finished:
                 return run
-            time.sleep(check_deadline(run, pause, deadline - time.monotonic(), timeout))
+            time.sleep(check_deadline(run_id, run.state, pause, deadline - time.monotonic(), timeout))
         raise AssertionError("pauses never end")
 
 
@@ -87,6 +90,46 @@ class Targets(Resource):
     rotate_secret = Sends(management.rotate_target_secret)
     health = Sends(bulk_calls.get_target_health)
     test = Sends(bulk_calls.test_target)
+
+
+class Workflows(Resource):
+    """`client.workflows`"""
+
+    start = Sends(workflow_calls.start_workflow)
+    list = Pages(workflow_calls.list_workflows)
+    page = Sends(workflow_calls.list_workflows)
+    get = Sends(workflow_calls.get_workflow)
+    timeline = Sends(workflow_calls.workflow_timeline)
+    history = Pages(workflow_calls.workflow_history)
+    history_page = Sends(workflow_calls.workflow_history)
+    signal = Sends(workflow_calls.signal_workflow)
+    cancel = Sends(workflow_calls.cancel_workflow)
+    terminate = Sends(workflow_calls.terminate_workflow)
+    reset = Sends(workflow_calls.reset_workflow)
+    migrate = Sends(workflow_calls.migrate_workflow)
+    resolve = Sends(workflow_calls.resolve_workflow)
+
+    def wait_for(self, workflow_id: str, *, run_id: str | None = None, timeout: float = 300.0) -> Workflow:
+        """The workflow once it has ended, however it did; where it goes on as new, its last execution, unless
+        `run_id` names one. Raises `TimedOut` after `timeout` seconds; the workflow goes on."""
+        deadline = time.monotonic() + timeout
+        for pause in pauses():
+            found = self.get(workflow_id, run_id=run_id)
+            if not found.open:
+                return found
+            left = deadline - time.monotonic()
+            time.sleep(check_deadline(workflow_id, found.status, pause, left, timeout))
+        raise AssertionError("pauses never end")
+
+
+class Definitions(Resource):
+    """`client.definitions`"""
+
+    put = Sends(definition_calls.put_definition)
+    check = Sends(definition_calls.check_definition)
+    get = Sends(definition_calls.get_definition)
+    list = Pages(definition_calls.list_definitions)
+    page = Sends(definition_calls.list_definitions)
 
 
 class Selections(Resource):
@@ -233,6 +276,8 @@ class Clockhouse:
         self.targets = Targets(transport)
         self.queues = TaskQueues(transport)
         self.dlq = DeadLetters(transport)
+        self.workflows = Workflows(transport)
+        self.definitions = Definitions(transport)
         self.selections = Selections(transport)
         self.operations = Operations(transport)
         self.calendars = Calendars(transport)

@@ -43,7 +43,7 @@ class _Transport:
         headers = self._headers | call.all_headers()
         content = call.content()
         if content is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = call.content_type
         limit = call.timeout or self._timeout
         return {
             "method": call.method,

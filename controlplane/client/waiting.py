@@ -1,10 +1,9 @@
-"""How a client waits for a run: short pauses first, for most runs are short. Pure."""
+"""How a client waits for something to end: short pauses first, for most runs are short. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controlplane.client.documents import Run
 from controlplane.client.errors import TimedOut
 
 _FIRST, _LONGEST, _GROWTH = 0.1, 2.0, 1.5
@@ -18,8 +17,8 @@ def pauses() -> Iterator[float]:
         pause = min(pause * _GROWTH, _LONGEST)
 
 
-def check_deadline(run: Run, pause: float, left: float, timeout: float) -> float:
+def check_deadline(what: str, state: str, pause: float, left: float, timeout: float) -> float:
     """The pause, cut to what is left; `TimedOut` if nothing is."""
     if left <= 0:
-        raise TimedOut(f"{run.run_id} is still {run.state} after {timeout:g} s; it goes on")
+        raise TimedOut(f"{what} is still {state} after {timeout:g} s; it goes on")
     return min(pause, left)

@@ -55,7 +55,7 @@ class Call(Generic[T]):
 
     `keyed`: creates something, and takes an Idempotency-Key; without one given, the client makes
     one, so that a repetition creates nothing twice. `repeatable`: whether doing it twice is doing it
-    once, where its method does not tell.
+    once, where its method does not tell. `text` is a body that is no JSON document but a text.
     `timeout` in seconds replaces the client's.
     """
 
@@ -64,6 +64,7 @@ class Call(Generic[T]):
     read: Callable[[Answer], T]
     query: Mapping[str, str] = field(default_factory=dict)
     body: Json | None = None
+    text: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     keyed: bool = False
     idempotency_key: str | None = None
@@ -91,8 +92,15 @@ class Call(Generic[T]):
             headers["Idempotency-Key"] = self.idempotency_key
         return headers
 
+    @property
+    def content_type(self) -> str:
+        """What the body is."""
+        return "application/json" if self.text is None else "application/yaml"
+
     def content(self) -> bytes | None:
         """The body as it is sent."""
+        if self.text is not None:
+            return self.text.encode()
         if self.body is None:
             return None
         return json.dumps(self.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
@@ -185,6 +193,7 @@ def faults_in(errors: object) -> Iterable[Fault]:
                 pointer=item.get("pointer"),
                 parameter=item.get("parameter"),
                 header=item.get("header"),
+                line=item.get("line"),
             )
 
 

@@ -93,7 +93,9 @@ class Worker:
     def handles(
         self, queue: str, *, kind: str | None = None, reads: Callable[..., T] | None = None
     ) -> Callable[[Callable[[Task[T]], Any]], Callable[[Task[T]], Any]]:
-        """Register the decorated function for a queue (and, where tasks have one, for their type, `kind`).
+        """Register the decorated function for a queue, or for the tasks of one type in it (`kind`): steps
+        of workflows have the type their definition says. A handler without a `kind` gets all other types;
+        without one, a task of a type that is not known here fails, and may be tried by another worker.
 
         `reads` makes the payload: a dataclass gets the members of the JSON object, anything else
         is called with the payload. A payload it refuses fails the task for good.
@@ -258,14 +260,16 @@ def _release(room: asyncio.Semaphore, count: int) -> None:
 
 
 def _prepared(registered: _Registered | None, task: Task[Any]) -> Handler:
-    """The handler for a task whose payload is read; or one that fails for good, saying why."""
+    """The handler for a task whose payload is read; or one that fails, saying why."""
     if registered is None:
-        return _refusing(f"no handler for tasks of type {task.type} of {task.queue}")
+        # Another worker may have one: while a new version is rolled out, some know a type and some do not.
+        return _refusing(f"no handler for tasks of type {task.type} of {task.queue}", retryable=True)
     if registered.reads is not None:
         try:
             task.payload = _read(registered.reads, task.payload)
         except (TypeError, ValueError, KeyError) as fault:
-            return _refusing(f"the payload is not what the handler reads: {type(fault).__name__}: {fault}")
+            why = f"the payload is not what the handler reads: {type(fault).__name__}: {fault}"
+            return _refusing(why, retryable=False)
     return registered.handler
 
 
@@ -277,8 +281,8 @@ def _read(reads: Callable[..., Any], payload: Any) -> Any:
     return reads(payload)
 
 
-def _refusing(why: str) -> Handler:
+def _refusing(why: str, *, retryable: bool) -> Handler:
     async def refuse(task: Task[Any]) -> None:
-        raise Failed(why, retryable=False)
+        raise Failed(why, retryable=retryable)
 
     return refuse

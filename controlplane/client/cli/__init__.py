@@ -10,6 +10,7 @@ from controlplane.client.cli import (
     accounts,
     bulk,
     calendars,
+    definitions,
     importing,
     jobs,
     making,
@@ -20,6 +21,7 @@ from controlplane.client.cli import (
     redrives,
     runs,
     targets,
+    workflows,
     working,
 )
 from controlplane.client.cli.session import command
@@ -43,6 +45,8 @@ app.add_typer(calendars.backfills, name="backfills")
 app.add_typer(calendars.app, name="calendars")
 app.add_typer(runs.app, name="runs")
 app.add_typer(redrives.dlq, name="dlq")
+app.add_typer(workflows.app, name="workflows")
+app.add_typer(definitions.app, name="definitions")
 app.add_typer(targets.app, name="targets")
 app.add_typer(queues.app, name="queues")
 app.add_typer(people.keys, name="keys")

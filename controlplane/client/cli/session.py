@@ -232,6 +232,14 @@ def hint_of(error: Exception) -> str | None:
             return "`clockhouse targets approve <id>` allows it, with a key that may."
         case ApiError(code="TARGET_NOT_REGISTERED"):
             return "`clockhouse targets register <base url>` makes it known; then approve it."
+        case ApiError(code="WORKFLOW_ID_IN_USE"):
+            return (
+                "`clockhouse workflows show <id>` tells what is open under it; another --id begins another."
+            )
+        case ApiError(code="NONDETERMINISTIC_DEFINITION_CHANGE"):
+            return (
+                "`clockhouse definitions check <file>` lists which open workflows could go on under a text."
+            )
         case ApiError(status=412):
             return "Read it again and repeat the change on what is there now."
         case QuotaExceeded(retry_after=seconds) if seconds is not None:

@@ -25,7 +25,7 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
     """An empty table. Ids are never broken over lines."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        is_id = column in ("job", "run", "target", "key", "fingerprint", "member")
+        is_id = column in ("job", "run", "target", "key", "fingerprint", "member", "workflow")
         made.add_column(
             column, justify="right" if column in right else "left", no_wrap=is_id, overflow="fold"
         )

@@ -1,0 +1,109 @@
+"""`clockhouse definitions`: what workflows do, version by version."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated
+
+import typer
+
+from controlplane.client.cli.job_options import Limit
+from controlplane.client.cli.reading import read_text
+from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents
+from controlplane.client.cli.workflow_tables import checked_table, definition_card, definitions_table
+
+app = typer.Typer(no_args_is_help=True, help="Definitions of workflows: what they do, version by version.")
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON; - is stdin.")]
+Name = Annotated[str | None, typer.Option(help="Where the file does not say `workflow`.")]
+Version = Annotated[int | None, typer.Option(help="Where the file does not say `version`.")]
+
+# What stands at the beginning of a line is a member of the document itself.
+_MEMBER = r"^(?:{name}|\"{name}\"|'{name}')[ \t]*:[ \t]*(?P<value>[^#\r\n]*)"
+
+
+def named_in(text: str, member: str) -> str | None:
+    """A member of a definition's text (YAML in blocks, or JSON) that is one word; None if it is not said so.
+    The server reads the text itself, and refuses one that says otherwise."""
+    if text.lstrip().startswith("{"):
+        try:
+            document = json.loads(text)
+        except ValueError:
+            return None
+        value = document.get(member) if isinstance(document, dict) else None
+        return None if value is None else str(value)
+    found = re.search(_MEMBER.format(name=member), text, re.MULTILINE)
+    return (found["value"].strip().strip("\"'") or None) if found else None
+
+
+def _place(text: str, name: str | None, version: int | None) -> tuple[str, int]:
+    said = name or named_in(text, "workflow")
+    number = str(version) if version is not None else named_in(text, "version")
+    if said is None:
+        raise Wrong("the text does not say `workflow`, its name; --name does")
+    if number is None or not number.isdecimal():
+        raise Wrong("the text does not say `version`, a whole number; --version does")
+    return said, int(number)
+
+
+@command(app, "put")
+def put(session: Session, file: File, name: Name = None, version: Version = None) -> None:
+    """Register a version. Every fault of the text is told with its line. A version never changes: the same
+    text again changes nothing, another one is refused."""
+    text = read_text(file)
+    found = session.client.definitions.put(*_place(text, name, version), text)
+    what = f"{found.name} {found.version}"
+    done = f"{what} is registered." if found.created else f"{what} was registered before, with this text."
+    hint = f"`clockhouse workflows start {found.name}` starts one."
+    session.answer({**found.raw, "created": found.created}, lambda: f"{done} {hint}")
+
+
+@command(app, "check")
+def check(
+    session: Session,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="A candidate; else what is registered is checked.")
+    ] = None,
+    name: Name = None,
+    version: Version = None,
+) -> None:
+    """Replay open executions against a candidate, before it is registered or anything goes on under it. Exit
+    status 1 if one could not. Nothing is changed."""
+    if file is None:
+        if name is None or version is None:
+            raise Wrong("say a file, or with --name and --version what is registered")
+        found = session.client.definitions.check(name, version)
+    else:
+        text = read_text(file)
+        found = session.client.definitions.check(*_place(text, name, version), text)
+    session.answer(found.raw, lambda: checked_table(found))
+    if found.blocked:
+        raise typer.Exit(BAD_OUTCOME)
+
+
+@command(app, "list")
+def list_(
+    session: Session,
+    name: Annotated[str | None, typer.Option(help="Versions of this one.")] = None,
+    limit: Limit = 50,
+) -> None:
+    """List definitions by name, the newest version first."""
+    walk = session.client.definitions.list(name=name, limit=min(limit, 200) if limit > 0 else 200)
+    found = session.take(walk, limit)
+    session.answer(documents(found), lambda: definitions_table(found, session.now))
+
+
+@command(app, "show")
+def show(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="DEFINITION")],
+    version: Annotated[int | None, typer.Option(help="The newest, if absent.")] = None,
+    source: Annotated[bool, typer.Option("--source", help="Its text and nothing else.")] = False,
+) -> None:
+    """Show a definition: its steps, and its text."""
+    found = session.client.definitions.get(name, version)
+    if source and not session.as_json:
+        print(found.source or "", end="")
+        return
+    session.answer(found.raw, lambda: definition_card(found, session.now))

@@ -1,0 +1,59 @@
+"""The API's requests about definitions of workflows. Pure, like `calls.py`. A definition is sent as the text
+it is, YAML or JSON: its lines are what faults name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from controlplane.client.decoding import decode
+from controlplane.client.pages import Page, reads, reads_page
+from controlplane.client.wire import Answer, Call, path, query
+from controlplane.client.workflow_documents import DefinitionChecked, WorkflowDefinition
+
+
+def _version(name: str, version: int) -> str:
+    return path("/v1/workflow-definitions/{name}/versions/{version}", name=name, version=str(version))
+
+
+def put_definition(name: str, version: int, text: str) -> Call[WorkflowDefinition]:
+    """Register a version. A version never changes: the same text again is answered as before, another one
+    is a `Conflict`; a text that is not accepted is `Invalid`, with every fault and its line."""
+    return Call(method="PUT", path=_version(name, version), read=_read_put, text=text)
+
+
+def _read_put(answer: Answer) -> WorkflowDefinition:
+    return dataclasses.replace(decode(WorkflowDefinition, answer.document()), created=answer.status == 201)
+
+
+def check_definition(name: str, version: int, text: str | None = None) -> Call[DefinitionChecked]:
+    """Replay the open executions of that name against a text, or against the registered version where none
+    is given: which could go on under it, and which could not. Nothing is changed."""
+    return Call(
+        method="POST",
+        path=_version(name, version) + ":check",
+        read=reads(DefinitionChecked),
+        text=text,
+        repeatable=True,
+    )
+
+
+def get_definition(name: str, version: int | None = None) -> Call[WorkflowDefinition]:
+    """A version with its text; the newest one if none is named."""
+    newest = path("/v1/workflow-definitions/{name}", name=name)
+    return Call(
+        method="GET",
+        path=newest if version is None else _version(name, version),
+        read=reads(WorkflowDefinition),
+    )
+
+
+def list_definitions(
+    *, name: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[WorkflowDefinition]]:
+    """Versions by name, the newest first, without their texts; of one name if given."""
+    return Call(
+        method="GET",
+        path="/v1/workflow-definitions",
+        read=reads_page(WorkflowDefinition),
+        query=query(name=name, limit=limit, cursor=cursor),
+    )
