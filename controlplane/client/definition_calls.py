@@ -4,11 +4,30 @@ it is, YAML or JSON: its lines are what faults name."""
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 
 from controlplane.client.decoding import decode
 from controlplane.client.pages import Page, reads, reads_page
 from controlplane.client.wire import Answer, Call, path, query
 from controlplane.client.workflow_documents import DefinitionChecked, WorkflowDefinition
+
+# What stands at the beginning of a line is a member of the document itself.
+_MEMBER = r"^(?:{name}|\"{name}\"|'{name}')[ \t]*:[ \t]*(?P<value>[^#\r\n]*)"
+
+
+def named_in(text: str, member: str) -> str | None:
+    """A member of a definition's text (YAML in blocks, or JSON) that is one word; None if it is not said so.
+    The server reads the text itself, and refuses one that says otherwise."""
+    if text.lstrip().startswith("{"):
+        try:
+            document = json.loads(text)
+        except ValueError:
+            return None
+        value = document.get(member) if isinstance(document, dict) else None
+        return None if value is None else str(value)
+    found = re.search(_MEMBER.format(name=member), text, re.MULTILINE)
+    return (found["value"].strip().strip("\"'") or None) if found else None
 
 
 def _version(name: str, version: int) -> str:

@@ -27,7 +27,10 @@ SCALES: dict[str, timedelta] = {
     "7d": timedelta(days=7),
     "30d": timedelta(days=30),
 }
+#: A span of its own: from the first to the last thing that is shown.
+FIT = "fit"
 _STEPS_S = (
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
     60,
     120,
     300,
@@ -43,6 +46,7 @@ _STEPS_S = (
     2 * 86400,
     5 * 86400,
     7 * 86400,
+    *(14 * 86400, 30 * 86400, 91 * 86400, 365 * 86400),
 )
 _MOST_TICKS = 8
 
@@ -99,6 +103,10 @@ class Axis:
     bars: Sequence[Bar] = ()
     scales: Sequence[str] = field(default_factory=lambda: tuple(SCALES))
 
+    def x(self, at: datetime) -> float:
+        """Where an instant stands, in percent; beyond 0 and 100 outside the span."""
+        return round((at - self.start) / (self.end - self.start) * 100, 3)
+
     @property
     def start_ms(self) -> int:
         return round(self.start.timestamp() * 1000)
@@ -154,6 +162,19 @@ def build(
     )
 
 
+def between(*, start: datetime, end: datetime, now: datetime, zone: ZoneInfo) -> Axis:
+    """An empty axis over a span of its own, for drawings that place things themselves with `x`."""
+    whole = max(end - start, timedelta(milliseconds=1))
+
+    def x(at: datetime) -> float:
+        return round((at - start) / whole * 100, 3)
+
+    return Axis(
+        scale=FIT, start=start, end=start + whole, now=now, now_x=x(now),
+        ticks=_ticks(start, start + whole, zone, x), scales=(FIT, *SCALES),
+    )  # fmt: skip
+
+
 def _place_bars(bars: Iterable[Bar], start: datetime, end: datetime, now: datetime, x: Position) -> list[Bar]:
     placed: list[Bar] = []
     lanes: list[float] = []
@@ -182,6 +203,12 @@ def _place_bars(bars: Iterable[Bar], start: datetime, end: datetime, now: dateti
     return placed
 
 
+def _clock(wall: datetime, step: float) -> str:
+    if step >= 60:
+        return f"{wall:%H:%M}"
+    return f"{wall:%H:%M:%S}" if step >= 1 else f"{wall:%S}.{wall.microsecond // 100_000} s"
+
+
 def _ticks(start: datetime, end: datetime, zone: ZoneInfo, x: Position) -> list[Tick]:
     span = (end - start).total_seconds()
     step = next((s for s in _STEPS_S if span / s <= _MOST_TICKS), _STEPS_S[-1])
@@ -201,7 +228,7 @@ def _ticks(start: datetime, end: datetime, zone: ZoneInfo, x: Position) -> list[
         if position < 3 or position > 97:
             previous = day
             continue
-        label = day if step >= 86400 else f"{wall:%H:%M}"
+        label = day if step >= 86400 else _clock(wall, step)
         ticks.append(
             Tick(
                 x=position,

@@ -5,6 +5,7 @@ A cell that is away is an answer like any other: `CellAway` carries a sentence f
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,8 +28,8 @@ from controlplane.topology.models import Placement, Site
 _TIMEOUT = httpx.Timeout(5.0, connect=1.0)
 #: How many documents of one page are fetched at once.
 _AT_ONCE = 8
-#: Sent by POST, and changes nothing: forms ask it while they are filled in.
-_ASKS_ONLY = "/v1/schedules:preview"
+#: Sent by POST, and change nothing: forms ask them while they are filled in.
+_ASKS_ONLY = re.compile(r"/v1/(schedules:preview|workflow-definitions/.*:check)")
 _turns = Turns()
 
 
@@ -42,6 +43,7 @@ class Fault:
 
     place: str
     detail: str
+    line: int | None = None  # of a text that was sent
 
 
 class Refused(Exception):
@@ -56,6 +58,7 @@ class Refused(Exception):
             Fault(
                 place=str(item.get("pointer") or item.get("parameter") or item.get("header") or ""),
                 detail=str(item.get("detail", "")),
+                line=item.get("line"),
             )
             for item in document.get("errors") or []
         ]
@@ -94,7 +97,7 @@ def _admit(guest: Guest, method: str, target: str) -> None:
     """A visiting operator's act is in the tenant's audit log before it is sent, or is not sent."""
     if _changes_targets(target):
         raise Refused(403, {"status": 403, "code": ErrorCode.FORBIDDEN.value, "detail": TARGETS_CLOSED})
-    if target == _ASKS_ONLY:
+    if _ASKS_ONLY.fullmatch(target):
         return
     try:
         record_act(guest, method=method, path=target)
@@ -190,6 +193,14 @@ class CellClient:
             extra["If-None-Match"] = "*"
         return self._send("PUT", target, body=body, extra=extra)
 
+    def put_text(self, target: str, text: str) -> Answer:
+        """Register what a text says, YAML or JSON."""
+        return self._send("PUT", target, text=text)
+
+    def post_text(self, target: str, text: str) -> Answer:
+        """Ask about a text."""
+        return self._send("POST", target, text=text)
+
     def delete(self, target: str) -> Answer:
         """Remove (for jobs: cancel)."""
         return self._send("DELETE", target)
@@ -201,6 +212,7 @@ class CellClient:
         *,
         query: Mapping[str, object] | None = None,
         body: Mapping[str, Any] | None = None,
+        text: str | None = None,
         extra: Mapping[str, str] | None = None,
     ) -> Answer:
         if self._guest is not None and method != "GET":
@@ -208,6 +220,8 @@ class CellClient:
         asked = {name: str(value) for name, value in (query or {}).items() if value not in (None, "")}
         full = f"{target}?{urlencode(asked)}" if asked else target
         content = b"" if body is None else msgspec.json.encode(body)
+        if text is not None:
+            content, extra = text.encode(), {"Content-Type": "application/yaml"}
         for address in _turns.order(self._base_url):
             request = self._request(method, address + full, content)
             request.headers.update(extra or {})

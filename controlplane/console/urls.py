@@ -26,6 +26,7 @@ from controlplane.console import (
     usage,
 )
 from controlplane.console.settings_urls import settings_patterns
+from controlplane.console.workflow_urls import workflow_patterns
 
 app_name = "console"
 
@@ -88,6 +89,7 @@ urlpatterns = [
     path(_T + "queues/<str:queue>/", queues.queue_detail, name="queue"),
     path(_T + "queues/<str:queue>/live", queues.queue_live, name="queue-live"),
     path(_T + "queues/<str:queue>/<slug:verb>", queues.queue_action, name="queue-action"),
+    *workflow_patterns,
     *settings_patterns,
     # Last: what is none of the above may be one of them with another end.
     re_path(r"^t/(?P<slug>[a-z0-9-]+)/(?P<rest>.+)$", entry.other_slash),

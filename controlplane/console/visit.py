@@ -99,6 +99,10 @@ class Visit:
         return self.may(Scope.TARGETS_APPROVE)
 
     @property
+    def may_write_workflows(self) -> bool:
+        return self.may(Scope.WORKFLOWS_WRITE)
+
+    @property
     def may_see_payloads(self) -> bool:
         return self.may(Scope.PAYLOADS_READ)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Annotated
 
 import typer
@@ -12,29 +10,13 @@ from controlplane.client.cli.job_options import Limit
 from controlplane.client.cli.reading import read_text
 from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents
 from controlplane.client.cli.workflow_tables import checked_table, definition_card, definitions_table
+from controlplane.client.definition_calls import named_in
 
 app = typer.Typer(no_args_is_help=True, help="Definitions of workflows: what they do, version by version.")
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON; - is stdin.")]
 Name = Annotated[str | None, typer.Option(help="Where the file does not say `workflow`.")]
 Version = Annotated[int | None, typer.Option(help="Where the file does not say `version`.")]
-
-# What stands at the beginning of a line is a member of the document itself.
-_MEMBER = r"^(?:{name}|\"{name}\"|'{name}')[ \t]*:[ \t]*(?P<value>[^#\r\n]*)"
-
-
-def named_in(text: str, member: str) -> str | None:
-    """A member of a definition's text (YAML in blocks, or JSON) that is one word; None if it is not said so.
-    The server reads the text itself, and refuses one that says otherwise."""
-    if text.lstrip().startswith("{"):
-        try:
-            document = json.loads(text)
-        except ValueError:
-            return None
-        value = document.get(member) if isinstance(document, dict) else None
-        return None if value is None else str(value)
-    found = re.search(_MEMBER.format(name=member), text, re.MULTILINE)
-    return (found["value"].strip().strip("\"'") or None) if found else None
 
 
 def _place(text: str, name: str | None, version: int | None) -> tuple[str, int]:

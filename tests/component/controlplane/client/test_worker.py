@@ -102,7 +102,9 @@ async def test_failures_say_whether_to_retry(
     assert entry.retryable is retryable
 
 
-async def test_payloads_that_nobody_reads_fail_for_good_and_unknown_types_may_be_known_elsewhere(queues: QueueServer) -> None:
+async def test_payloads_that_nobody_reads_fail_for_good_and_unknown_types_may_be_known_elsewhere(
+    queues: QueueServer,
+) -> None:
     worker = worker_of(queues)
 
     @worker.handles("q", kind="known", reads=Digest)

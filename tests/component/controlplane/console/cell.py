@@ -256,6 +256,13 @@ USE = {
 Answer = tuple[int, Any]
 
 
+def _read(body: bytes, kind: str | None) -> Any:
+    """A body: JSON, or the text that a definition is."""
+    if not body:
+        return None
+    return body.decode() if kind == "application/yaml" else json.loads(body)
+
+
 @dataclass
 class Call:
     """What the cell was asked, and by whom."""
@@ -295,7 +302,7 @@ class Cell:
                     headers=self.headers,
                 )
                 assert self.headers[BODY_HASH_HEADER] == body_hash(body)
-                parsed = json.loads(body) if body else None
+                parsed = _read(body, self.headers.get("Content-Type"))
                 cell.calls.append(Call(self.command, self.path, self.headers, parsed, caller))
                 said = cell.answer(self.command, urlsplit(self.path).path)
                 status, raw = (

@@ -16,9 +16,9 @@ from controlplane.client import (
     definition_calls,
     workflow_calls,
 )
-from controlplane.client.cli.definitions import named_in
 from controlplane.client.cli.workflow_tables import timeline_table
 from controlplane.client.decoding import decode
+from controlplane.client.definition_calls import named_in
 from controlplane.client.wire import Answer, Call, error_of
 from controlplane.client.workflow_documents import Timeline, Workflow
 
