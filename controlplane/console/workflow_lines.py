@@ -111,12 +111,9 @@ def _axis(
     last = max([closed or now, *ends])
     whole = max(last - begun, _LEAST)
     if closed is None:
-        # Room for the nearest timer, where it does not squeeze what has happened.
-        coming = min((at for step in steps if (at := _coming(step)) is not None and at > now), default=None)
-        if coming is not None and coming - begun < whole * 2:
-            whole = (coming - begun) * 1.04
-        else:
-            whole *= 1.06
+        # Room for timers, as long as they do not squeeze what has happened.
+        coming = [at - begun for step in steps if (at := _coming(step)) is not None and at > now]
+        whole = max([whole * 1.06, *(length * 1.04 for length in coming if length < whole * 2)])
     return between(start=begun, end=begun + whole, now=now, zone=zone)
 
 
