@@ -11,8 +11,7 @@ from starlette.responses import Response
 
 from cells.api import shapes
 from cells.api.definitions import diverging, found_definition, read_definition
-from cells.api.models import PAYLOAD_LIMIT
-from cells.api.problems import Problem, body_fault, invalid, not_found, too_large
+from cells.api.problems import Problem, body_fault, invalid, not_found
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.workflow_documents import shows_values, workflow_document
 from cells.api.workflow_models import MigrateIn, ReasonIn, ResetIn, ResolveIn, SignalIn
@@ -48,16 +47,13 @@ async def signal_workflow(
         raise invalid(
             [body_fault("", "a signal's name has 1 to 64 letters, digits or _, and begins with no digit")]
         )
-    payload = _encode(body.payload)
-    if len(payload) > PAYLOAD_LIMIT:
-        raise too_large(f"A payload has at most {PAYLOAD_LIMIT} bytes; this one has {len(payload)}.")
     await found_workflow(call, workflow_id)
     taken = await call.services.store.signal_workflow(
         call.fence,
         workflow_id=workflow_id,
         signal_id=body.signal_id,
         name=signal,
-        payload=payload,
+        payload=call.payload or b"null",
         actor=call.caller.actor,
         host_id=call.services.host.host_id,
     )

@@ -42,7 +42,9 @@ class Task(Generic[P]):
     """One claimed run. Its members do not change; the methods may be called from any thread.
 
     `idempotency_key` is the same for every attempt; `epoch` grows with each claim: hand it to what
-    you write to, as a fencing token, where a later claim's writes must win.
+    you write to, as a fencing token, where a later claim's writes must win. Of a workflow's step there are
+    its `type`, `workflow_id` and `step`; of one that undoes another, `compensates` is the idempotency key of
+    what it undoes: refuse that key from now on.
     """
 
     queue: str
@@ -50,10 +52,13 @@ class Task(Generic[P]):
     epoch: int
     idempotency_key: str
     payload: P
-    type: str | None = None
     attempt: int | None = None
     traceparent: str | None = None  # W3C trace context, for the calls that the work makes
     tracestate: str | None = None
+    type: str | None = None
+    workflow_id: str | None = None
+    step: str | None = None
+    compensates: str | None = None
     _reported: Any = field(default=None, repr=False)
     _reason: Reason | None = field(default=None, repr=False)
     _stopping: threading.Event = field(default_factory=threading.Event, repr=False)

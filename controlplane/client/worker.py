@@ -235,10 +235,13 @@ class Worker:
             epoch=claimed.epoch,
             idempotency_key=claimed.idempotency_key,
             payload=claimed.payload,
-            type=claimed.type,
             attempt=claimed.attempt,
             traceparent=claimed.traceparent,
             tracestate=claimed.tracestate,
+            type=claimed.type,
+            workflow_id=claimed.workflow_id,
+            step=claimed.step,
+            compensates=claimed.compensates,
         )
         handler = _prepared(registered, task)
         execution = Execution(task, claimed, handler, transport)

@@ -26,7 +26,7 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claimed:
-    """A task as a poll handed it out."""
+    """A task as a poll handed it out. The last four are of a workflow's step."""
 
     run_id: str
     epoch: int
@@ -34,10 +34,13 @@ class Claimed:
     payload: Any
     lease: Lease
     heartbeat_every_seconds: float
-    type: str | None
     attempt: int | None
     traceparent: str | None = None
     tracestate: str | None = None
+    type: str | None
+    workflow_id: str | None
+    step: str | None
+    compensates: str | None
 
 
 def poll(queue: str, *, worker_id: str, wait_seconds: int, max_tasks: int) -> Call[Sequence[Claimed]]:
@@ -70,10 +73,13 @@ def _claimed(task: Mapping[str, Any], answer: Answer) -> Claimed:
             payload=task.get("payload"),
             lease=lease,
             heartbeat_every_seconds=float(task.get("heartbeat_every_seconds") or lease.seconds / 3),
-            type=task.get("type"),
             attempt=task.get("attempt"),
             traceparent=task.get("traceparent"),
             tracestate=task.get("tracestate"),
+            type=task.get("activity_type"),
+            workflow_id=task.get("workflow_id"),
+            step=task.get("step"),
+            compensates=task.get("compensates"),
         )
     except (KeyError, TypeError, ValueError) as fault:
         raise UnexpectedAnswer(f"a task of a poll cannot be read: {fault!r}") from None

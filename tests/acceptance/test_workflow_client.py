@@ -91,7 +91,7 @@ def working(stack: Stack, mark: str, *, broken: bool = False) -> Iterator[list[t
 
     @worker.handles(queue, kind="REFUND")
     async def refund(task: Task[Any]) -> None:
-        done.append((task.type, None))
+        done.append((task.type, (task.workflow_id, task.step, task.compensates)))
 
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -121,7 +121,7 @@ def test_an_order_from_its_definition_to_its_parcel(stack: Stack, client: Clockh
     name, workflow_id, text = f"order_{mark}", f"order-{mark}", order(mark)
     with pytest.raises(Invalid) as refused:
         client.definitions.put(name, 1, text.replace("1h", "soon").replace("refund\n", "refnd\n", 1))
-    assert [fault.line for fault in refused.value.faults] == [8, 10]
+    assert [fault.line for fault in refused.value.faults] == [5, 10, 17]
     assert str(refused.value.faults[1]).startswith("line 10: ")
     registered = client.definitions.put(name, 1, text)
     assert (registered.created, registered.steps) == (True, ("charge", "pickup", "ship"))
@@ -142,9 +142,10 @@ def test_an_order_from_its_definition_to_its_parcel(stack: Stack, client: Clockh
         assert timer.step == "pickup"
         taken = client.workflows.signal(workflow_id, "picked_up", {"by": "Ada"}, signal_id="s-1")
         assert taken.status == "accepted"
-        assert client.workflows.signal(workflow_id, "picked_up", signal_id="s-1").status == "duplicate"
+        again = client.workflows.signal(workflow_id, "picked_up", {"by": "Ada"}, signal_id="s-1")
+        assert again.status == "duplicate"
         ended = client.workflows.wait_for(workflow_id, timeout=60)
-    assert (ended.status, ended.result) == ("COMPLETED", {"parcel": 7})
+    assert (ended.status, ended.error, ended.result) == ("COMPLETED", None, {"parcel": 7})
     assert done == [("CHARGE", {"order": mark}), ("SHIP", {"by": "Ada"})]
     steps = {step.step: step for step in client.workflows.timeline(workflow_id).steps}
     assert {name: step.state for name, step in steps.items()} == dict.fromkeys(
@@ -170,7 +171,7 @@ def test_changes_of_what_runs(stack: Stack, client: Clockhouse) -> None:
     client.definitions.put(name, 1, order(mark))
     more = f"  - id: thank\n    activity: {{ task_queue: till-{mark}, type: SHIP }}\n"
     client.definitions.put(name, 2, order(mark, version=2, more=more))
-    other = order(mark, version=3).replace("id: charge", "id: pay").replace("compensate_with: refund\n", "\n")
+    other = order(mark, version=3).replace("id: charge", "id: pay")
     with working(stack, mark) as done:
         client.workflows.start(workflow_id, name, version=1)
         at(client, workflow_id, "pickup")
@@ -194,6 +195,7 @@ def test_changes_of_what_runs(stack: Stack, client: Clockhouse) -> None:
         client.workflows.cancel(workflow_id, reason="changed his mind")
         assert client.workflows.wait_for(workflow_id, timeout=60).status == "CANCELLED"
     assert [kind for kind, _ in done] == ["CHARGE", "CHARGE", "REFUND"]
+    assert done[-1][1] == (workflow_id, "refund", f"{workflow_id}:{again.run_id}:charge")
     undone = client.workflows.timeline(workflow_id).steps[-1]
     assert (undone.step, undone.compensates, undone.state) == ("refund", "charge", "COMPLETED")
     with pytest.raises(NotFound):

@@ -105,12 +105,15 @@ async def test_an_order_from_start_to_end(api: Api, engine: None) -> None:
     path = "/v1/workflows/order-88213/signals/picked_up"
     assert (await api.ok("POST", path, signal, status=202))["status"] == "accepted"
     assert (await api.ok("POST", path, signal, status=202))["status"] == "duplicate"
+    await api.problem("POST", path, {**signal, "payload": None}, status=409, code="CONFLICT")
     await do(api, "shipping")
     done = await has_status(api, "COMPLETED")
     assert (done["current_steps"], done["pending_timers"]) == ([], [])
     history = (await api.get("/v1/workflows/order-88213/history"))["items"]
     assert [event["seq"] for event in history] == list(range(1, len(history) + 1))
     assert history[-1]["type"] == "COMPLETED"
+    (came,) = (event["data"] for event in history if event["type"] == "SIGNAL_RECEIVED")
+    assert came["payload"] == {"courier": "ACME"}
     steps = (await api.get("/v1/workflows/order-88213/timeline"))["steps"]
     assert [step["step"] for step in steps] == ["charge_card", "reserve_stock", "wait_for_pickup", "ship"]
     assert steps[0]["run"]["state"] == "SUCCEEDED"

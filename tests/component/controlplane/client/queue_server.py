@@ -93,7 +93,7 @@ class QueueServer:
             "payload": entry.payload,
             "idempotency_key": entry.run_id,
         }
-        return claim | ({"type": entry.type} if entry.type else {})
+        return claim | ({"activity_type": entry.type} if entry.type else {})
 
     def _renew(self, entry: Entry) -> str:
         entry.lease_until = time.monotonic() + self.lease_seconds
