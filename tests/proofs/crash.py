@@ -32,7 +32,7 @@ def main(jobs: int = JOBS) -> dict[str, Any]:
 
 
 def run_crash(stack: Stack, target: Recorder, *, jobs: int) -> dict[str, Any]:
-    tenants = _a_tenant_on_each_cell(stack)
+    tenants = a_tenant_on_each_cell(stack)
     due = (datetime.now(UTC) + timedelta(seconds=6 + jobs / 400)).replace(microsecond=0)
     expected = _create(tenants, target, due=due, jobs=jobs)
     eventually_sync(lambda: len(target.calls) >= jobs // 3, timeout=60)
@@ -78,7 +78,7 @@ def run_crash(stack: Stack, target: Recorder, *, jobs: int) -> dict[str, Any]:
     }
 
 
-def _a_tenant_on_each_cell(stack: Stack) -> list[Api]:
+def a_tenant_on_each_cell(stack: Stack) -> list[Api]:
     """The demo tenant, and a fresh one on every cell that does not hold it."""
     info = stack.info
     operator = Api(info["api_url"], info["operator_api_key"])

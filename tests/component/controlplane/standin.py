@@ -25,6 +25,7 @@ class StandInCell:
         self.tenants: dict[str, dict[str, Any]] = {}
         self.puts = 0
         self.lengthened: list[dict[str, Any]] = []
+        self.usage: dict[str, Any] = {}  # what it remembers of a day
         self.failing = False
         cell = self
 
@@ -103,6 +104,8 @@ class StandInCell:
         )
 
     def _get(self, path: str) -> dict[str, Any]:
+        if path.startswith("/internal/usage/"):
+            return self.usage
         if path == "/internal/status":
             return {"cell": self.name, "hosts": []}
         assert path == "/internal/tenants"
