@@ -19,13 +19,14 @@ _NAME = re.compile(r"[a-z_:][a-z0-9_:]*")
 
 @cache
 def _declared() -> dict[str, set[str]]:
-    """Every metric of a cell, as Prometheus sees it, with its labels."""
+    """Every metric of a cell and of the control plane, as Prometheus sees it, with its labels."""
     found: dict[str, set[str]] = {}
-    for file in (_ROOT / "cells").rglob("*.py"):
+    for file in [*(_ROOT / "cells").rglob("*.py"), _ROOT / "controlplane" / "operations.py"]:
         for node in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
                 continue
-            kind, arguments = node.func.attr, node.args
+            kind = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            arguments = node.args
             if kind not in ("counter", "gauge", "histogram") or not arguments:
                 continue
             name = arguments[0]
