@@ -45,18 +45,19 @@ class ByJob(Asked):
     _internal,
     answers={200: ("Runs that ended on the day, by tenant and region policy.", None)},
 )
-async def read_day(call: Call, day: Annotated[date, Path(description="A UTC day.")]) -> Response:
+async def read_day(call: Call, day: Annotated[str, Path(description="A UTC day.")]) -> Response:
     """Read how many runs ended on a UTC day. `complete`: every minute of it is sealed and counted."""
+    asked = _day(day)
     store = call.services.store
     # First how far, then the figures: what is counted in between only makes them truer.
     span = await store.usage_span()
-    start = datetime.combine(day, time(), UTC)
-    items = await store.runs_of_day(day)
+    start = datetime.combine(asked, time(), UTC)
+    items = await store.runs_of_day(asked)
     return answer(
         {
             "cell": call.services.settings.cell_name,
-            "day": day.isoformat(),
-            "complete": span.since <= start and day < date.max and start + _DAY <= span.until,
+            "day": asked.isoformat(),
+            "complete": span.since <= start and start + _DAY <= span.until,
             "complete_until": instant(span.until),
             "items": [
                 {"tenant_id": ids.encode(ids.TENANT, tenant), "region_policy": policy, "job_runs": runs}
@@ -64,6 +65,16 @@ async def read_day(call: Call, day: Annotated[date, Path(description="A UTC day.
             ],
         }
     )
+
+
+def _day(text: str) -> date:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise not_found("day") from None
+    if day == date.max:
+        raise not_found("day")
+    return day
 
 
 @routes.add(
