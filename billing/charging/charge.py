@@ -12,8 +12,11 @@ from billing.charging.book import Book, Override, Period, Segment, segments, sha
 from billing.charging.money import EXACT, allocate, quantize
 from billing.charging.prices import Part, Price
 
+USAGE = "usage"
 #: The line that fills a statement up to its minimum.
 MINIMUM = "minimum"
+#: Usage of an earlier period that came after that was closed.
+ADJUSTMENT = "adjustment"
 TAX = "tax"
 
 
@@ -36,10 +39,21 @@ class TaxRate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Correction:
+    """What usage that came too late for `period` would have added there."""
+
+    period: Period
+    metric: str  # empty: what it takes from the period's minimum
+    region_policy: str
+    quantity: int
+    exact: Decimal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ChargeLine:
     """One line. `exact` is what it comes to, `amount` what is to be paid of it."""
 
-    kind: str  # usage, minimum, tax
+    kind: str  # usage, minimum, adjustment, tax
     metric: str  # or the tax's name
     region_policy: str
     start: date
@@ -48,6 +62,12 @@ class ChargeLine:
     book: str | None
     exact: Decimal
     amount: Decimal
+    late: int = 0  # units that came after their period was closed
+
+    @property
+    def consumed(self) -> int:
+        """Units of the metric it stands for."""
+        return self.part.consumed if self.part is not None else self.late
 
     @property
     def included(self) -> bool:
@@ -75,9 +95,10 @@ def charge(
     *,
     overrides: Sequence[Override] = (),
     taxes: Sequence[TaxRate] = (),
+    corrections: Sequence[Correction] = (),
     currency: str | None = None,
 ) -> Statement:
-    """What a tenant's usage of a period comes to.
+    """What a tenant's usage of a period comes to, with what is corrected of earlier ones.
 
     Usage outside the period is not looked at. All books are of one currency; `currency` says
     which where there may be no book. Raises ValueError where they are of several.
@@ -98,14 +119,12 @@ def charge(
                 continue
             found = price.parts(quantity, share(segment, period), included=free)
             parts += [(segment, metric, policy, part) for part in found]
+    places = [(USAGE, segment, metric, policy, part) for segment, metric, policy, part in parts]
     exact = [part.amount for _, _, _, part in parts]
-    kinds = ["usage"] * len(parts)
-    places = [(segment, metric, policy) for segment, metric, policy, _ in parts]
     for segment, missing in _minimums(cut, period, parts):
+        places.append((MINIMUM, segment, "", "", None))
         exact.append(missing)
-        kinds.append(MINIMUM)
-        places.append((segment, "", ""))
-    amounts = allocate(exact, currency)
+    amounts = allocate([*exact, *(c.exact for c in corrections)], currency)
     lines = [
         ChargeLine(
             kind=kind,
@@ -113,13 +132,14 @@ def charge(
             region_policy=policy,
             start=segment.start,
             end=segment.end,
-            part=parts[i][3] if i < len(parts) else None,
+            part=part,
             book=segment.book.name if segment.book else None,
             exact=exact[i],
             amount=amounts[i],
         )
-        for i, (kind, (segment, metric, policy)) in enumerate(zip(kinds, places, strict=True))
+        for i, (kind, segment, metric, policy, part) in enumerate(places)
     ]
+    lines += [_corrected(c, amounts[len(places) + i]) for i, c in enumerate(corrections)]
     net = sum(amounts, quantize(Decimal(0), currency))
     tax_lines = [_tax(period, rate, net, currency) for rate in taxes]
     tax = sum((line.amount for line in tax_lines), quantize(Decimal(0), currency))
@@ -131,6 +151,64 @@ def charge(
         taxes=tax,
         total=net + tax,
         unpriced=tuple(sorted(unpriced)),
+    )
+
+
+def corrections_of(
+    period: Period,
+    used: Sequence[Used],
+    late: Sequence[Used],
+    books: Sequence[Book],
+    *,
+    overrides: Sequence[Override] = (),
+    currency: str | None = None,
+) -> list[Correction]:
+    """What usage that came after its period was closed adds to what that came to: the difference of
+    two statements, so that included amounts, tiers and minimums count as if it had come in time."""
+    before = charge(period, used, books, overrides=overrides, currency=currency)
+    after = charge(period, [*used, *late], books, overrides=overrides, currency=currency)
+    old, new = _sums(before), _sums(after)
+    found = []
+    for key in sorted(old.keys() | new.keys()):
+        (was, units_were), (will, units_will) = old.get(key, _NOTHING), new.get(key, _NOTHING)
+        if (was, units_were) != (will, units_will):
+            metric, policy = key
+            found.append(
+                Correction(
+                    period=period,
+                    metric=metric,
+                    region_policy=policy,
+                    quantity=units_will - units_were,
+                    exact=EXACT.subtract(will, was),
+                )
+            )
+    return found
+
+
+_NOTHING = (Decimal(0), 0)
+
+
+def _sums(statement: Statement) -> dict[tuple[str, str], tuple[Decimal, int]]:
+    """Exact amount and units by metric and policy; the minimum's under empty names."""
+    found: dict[tuple[str, str], tuple[Decimal, int]] = {}
+    for line in statement.lines:
+        amount, units = found.get((line.metric, line.region_policy), _NOTHING)
+        found[line.metric, line.region_policy] = (EXACT.add(amount, line.exact), units + line.consumed)
+    return found
+
+
+def _corrected(correction: Correction, amount: Decimal) -> ChargeLine:
+    return ChargeLine(
+        kind=ADJUSTMENT,
+        metric=correction.metric,
+        region_policy=correction.region_policy,
+        start=correction.period.start,
+        end=correction.period.end,
+        part=None,
+        book=None,
+        exact=correction.exact,
+        amount=amount,
+        late=correction.quantity,
     )
 
 
