@@ -152,3 +152,7 @@ class PriceBookAdmin(_ReadOnly):
 class UnitPriceAdmin(_ReadOnly):
     list_display = ("book", "metric", "region_policy", "amount", "per")
     list_filter = ("book", "metric")
+
+
+# Registers the pages of what is charged; they are read-only by the class above.
+from billing import admin_money  # noqa: E402, F401

@@ -8,6 +8,17 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from billing.budgets.models import Budget, BudgetAlert, LowDelay
+from billing.invoices.models import CreditNote, Invoice, InvoiceLine, NumberSeries, SentMail
+from billing.pricing.models import BillingAccount, ChargeBook, Contract
+from billing.stripe.models import (
+    StripeCursor,
+    StripeCustomer,
+    StripeDifference,
+    StripeEvent,
+    StripeInvoice,
+    StripeMeter,
+)
 from billing.usage_models import (
     BillingPeriod,
     DriftCheck,
@@ -173,15 +184,32 @@ class UnitPrice(models.Model):
 __all__ = [
     "ALL_HOURS",
     "METRICS",
+    "BillingAccount",
     "BillingPeriod",
+    "Budget",
+    "BudgetAlert",
+    "ChargeBook",
+    "Contract",
+    "CreditNote",
     "DirtyDay",
     "DriftCheck",
     "DriftFinding",
+    "Invoice",
+    "InvoiceLine",
+    "LowDelay",
     "MeterConflict",
     "MeterCorrection",
     "MeterRecord",
     "MeterWatermark",
+    "NumberSeries",
     "PriceBook",
+    "SentMail",
+    "StripeCursor",
+    "StripeCustomer",
+    "StripeDifference",
+    "StripeEvent",
+    "StripeInvoice",
+    "StripeMeter",
     "UnitPrice",
     "UsageAdjustment",
     "UsageDay",

@@ -1,0 +1,1 @@
+"""Forecasts of bills, budgets that warn, caps that slow LOW work down."""

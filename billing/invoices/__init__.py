@@ -1,0 +1,1 @@
+"""Invoices and credit notes: drafted from closed periods, numbered without gaps, never changed."""

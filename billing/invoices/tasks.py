@@ -1,0 +1,62 @@
+"""Celery tasks of invoices. Each can stop anywhere and run again: what is done stays done."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from celery import shared_task
+from django.conf import settings
+
+from billing.charging.machine import InvoiceState
+from billing.hooks import BILLING
+from billing.invoices import drafting, settling
+from billing.invoices.models import Invoice
+from billing.refusals import Refused
+
+_LOG = structlog.get_logger(__name__)
+#: Months that were closed longer ago are drafted by hand.
+_LOOKS_BACK = timedelta(days=70)
+
+
+@shared_task(name="billing.invoices.tasks.draft_closed_months")
+def draft_closed_months() -> int:
+    """A draft for each closed month that has none; says how many were made."""
+    return draft_closed(datetime.now(UTC) - _LOOKS_BACK)
+
+
+def draft_closed(since: datetime) -> int:
+    """The same for months closed since an instant."""
+    made = 0
+    for tenant_id, month in drafting.to_be_drafted(since):
+        try:
+            made += (
+                drafting.open_draft(
+                    tenant_id=tenant_id, month=month, actor=BILLING, reason="the month is closed"
+                )
+                is not None
+            )
+        except Refused as refused:
+            # A tenant that cannot be billed keeps nobody else from it.
+            _LOG.error("no draft", tenant_id=str(tenant_id), month=f"{month:%Y-%m}", error=str(refused))
+    return made
+
+
+@shared_task(name="billing.invoices.tasks.finalize_reviewed")
+def finalize_reviewed() -> int:
+    """Finalises drafts that lay open for review long enough; says how many."""
+    return finalize_drafts(datetime.now(UTC))
+
+
+def finalize_drafts(now: datetime) -> int:
+    """The same at an instant. Oldest months first, so that numbers follow time where they can."""
+    before = now - timedelta(days=settings.BILLING_REVIEW_DAYS)
+    drafts = Invoice.objects.filter(state=InvoiceState.DRAFT, created_at__lte=before)
+    made = 0
+    for invoice_id in drafts.order_by("period_start", "id").values_list("id", flat=True):
+        try:
+            settling.finalize(invoice_id=invoice_id, now=now, actor=BILLING, reason="review is over")
+            made += 1
+        except Refused as refused:
+            _LOG.error("not finalised", invoice=str(invoice_id), error=str(refused))
+    return made

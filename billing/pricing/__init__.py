@@ -1,0 +1,1 @@
+"""Stored prices: books, contracts with tenants, who is billed how."""

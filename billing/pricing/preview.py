@@ -1,0 +1,99 @@
+"""What another price book would have made of a month that is over."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
+
+from django.conf import settings
+from django.db import connection
+
+from billing.charging.book import Book, Override
+from billing.charging.charge import Used, charge
+from billing.pricing.books import books_of
+from billing.pricing.contracts import as_override
+from billing.pricing.models import BillingAccount, Contract
+from billing.pricing.statements import period_of
+from billing.reports import tenants_with_usage
+from billing.sql import named_sql
+
+_SQL = named_sql("usage")
+_PAGE = 200
+#: Tenants that are named, those with the greatest change.
+NAMED = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """What a tenant paid for the month, before taxes, and what it would have."""
+
+    tenant_id: uuid.UUID
+    before: Decimal
+    after: Decimal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preview:
+    """The effect of a book on a month: on everybody, and on those it changes most."""
+
+    month: date
+    currency: str
+    tenants: int
+    more: int  # tenants that would have paid more
+    less: int
+    before: Decimal
+    after: Decimal
+    changes: tuple[Change, ...]
+
+
+def preview(book: Book, month: date) -> Preview:
+    """The month with the books that held, beside the month with `book` from its first day on.
+    Contracts stand above both. Reads only."""
+    period = period_of(month)
+    held = books_of(book.currency)
+    instead = [b for b in held if b.effective_from < period.start]
+    instead.append(replace(book, effective_from=period.start))
+    changes = []
+    after: uuid.UUID | None = None
+    while tenants := tenants_with_usage(period.start, period.end, after=after, limit=_PAGE):
+        after = tenants[-1]
+        for tenant_id, used, overrides in _page(tenants, month, book.currency):
+            now, then = (
+                charge(period, used, books, overrides=overrides, currency=book.currency)
+                for books in (held, instead)
+            )
+            changes.append(Change(tenant_id=tenant_id, before=now.net, after=then.net))
+    changed = sorted(
+        (c for c in changes if c.before != c.after), key=lambda c: (-abs(c.after - c.before), c.tenant_id)
+    )
+    return Preview(
+        month=month,
+        currency=book.currency,
+        tenants=len(changes),
+        more=sum(c.after > c.before for c in changes),
+        less=sum(c.after < c.before for c in changes),
+        before=sum((c.before for c in changes), Decimal(0)),
+        after=sum((c.after for c in changes), Decimal(0)),
+        changes=tuple(changed[:NAMED]),
+    )
+
+
+def _page(
+    tenants: list[uuid.UUID], month: date, currency: str
+) -> list[tuple[uuid.UUID, list[Used], list[Override]]]:
+    """Usage and promises of those tenants that are billed in the currency."""
+    period = period_of(month)
+    others = dict(BillingAccount.objects.filter(tenant_id__in=tenants).values_list("tenant_id", "currency"))
+    billed = [t for t in tenants if others.get(t, settings.BILLING_CURRENCY) == currency]
+    promised: dict[uuid.UUID, list[Override]] = defaultdict(list)
+    for row in Contract.objects.filter(tenant_id__in=billed).order_by("effective_from"):
+        promised[row.tenant_id].append(as_override(row))
+    used: dict[uuid.UUID, list[Used]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(_SQL["usage_of_all"], {"since": period.start, "until": period.end, "tenants": billed})
+        for day, tenant_id, metric, policy, quantity in cursor.fetchall():
+            used[tenant_id].append(Used(day=day, metric=metric, region_policy=policy, quantity=quantity))
+    return [(t, used[t], promised[t]) for t in billed]

@@ -1,0 +1,1 @@
+"""Stripe: usage and invoices told to it, payments heard from it, sums compared."""
