@@ -91,6 +91,31 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"expires": 60},
         },
+        "draft invoices of closed months": {
+            "task": "billing.invoices.tasks.draft_closed_months",
+            "schedule": 3600.0,
+            "options": {"expires": 3600},
+        },
+        "finalise invoices that were reviewed": {
+            "task": "billing.invoices.tasks.finalize_reviewed",
+            "schedule": 3600.0,
+            "options": {"expires": 3600},
+        },
+        "watch budgets": {
+            "task": "billing.budgets.tasks.watch_budgets",
+            "schedule": 300.0,
+            "options": {"expires": 300},
+        },
+        "tell Stripe what was used": {
+            "task": "billing.stripe.tasks.tell_usage",
+            "schedule": 300.0,
+            "options": {"expires": 300},
+        },
+        "compare Stripe's sums with ours": {
+            "task": "billing.stripe.tasks.compare",
+            "schedule": 21_600.0,
+            "options": {"expires": 21_600},
+        },
     },
 )
 app.autodiscover_tasks(
@@ -100,6 +125,9 @@ app.autodiscover_tasks(
         "controlplane.topology",
         "controlplane.tenants",
         "billing",
+        "billing.budgets",
+        "billing.invoices",
+        "billing.stripe",
     ]
 )
 app.set_default()

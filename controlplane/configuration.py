@@ -34,6 +34,10 @@ class Configuration:
     log_level: str
     email_url: str  # see `controlplane.mail`; empty (only with debug) writes mail to the log
     email_from: str
+    issuer: Mapping[str, str]  # name, address (lines behind `|`), tax_id of who writes invoices
+    stripe_key: str  # empty: nothing is told to Stripe, and everything else works
+    stripe_webhook_secret: str
+    stripe_url: str  # instead of Stripe's own addresses; empty: those
 
 
 def _hex_key(name: str, text: str) -> bytes:
@@ -88,6 +92,14 @@ def read_configuration(environ: Mapping[str, str] | None = None) -> Configuratio
         log_level=env.get("CONTROL_LOG_LEVEL", "INFO").upper(),
         email_url=_email_url(env.get("CONTROL_EMAIL_URL", ""), debug=debug),
         email_from=env.get("CONTROL_EMAIL_FROM", "") or "Clockhouse <clockhouse@localhost>",
+        issuer={
+            "name": env.get("CONTROL_ISSUER_NAME", "") or "Clockhouse",
+            "address": "\n".join(p.strip() for p in env.get("CONTROL_ISSUER_ADDRESS", "").split("|")),
+            "tax_id": env.get("CONTROL_ISSUER_TAX_ID", ""),
+        },
+        stripe_key=env.get("CONTROL_STRIPE_KEY", ""),
+        stripe_webhook_secret=env.get("CONTROL_STRIPE_WEBHOOK_SECRET", ""),
+        stripe_url=env.get("CONTROL_STRIPE_URL", "").rstrip("/"),
     )
 
 

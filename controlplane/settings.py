@@ -221,6 +221,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "DefaultRegionPolicyEnum": ["HOME_ASYNC", "STRICT", "SINGLE_REGION"],
+        "PricedRegionPolicyEnum": ["*", "HOME_ASYNC", "STRICT", "SINGLE_REGION"],
+    },
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 # More ticked rows than an operation takes are answered with words, not with a bare 400.
@@ -231,6 +235,21 @@ BILLING_TENURES = "controlplane.topology.tenures.tenures_of"
 BILLING_OWNERS = "controlplane.topology.tenures.owners_of"
 BILLING_CELLS = "controlplane.topology.witness.CellWitness"
 BILLING_RESIDENTS = "controlplane.topology.tenures.residents_of"
+BILLING_AUDIT = "controlplane.events.recording.record"
+BILLING_WANT = "controlplane.events.recording.want"
+BILLING_PEOPLE = "controlplane.tenants.billed.people_of"
+BILLING_DELAY_LOW = "controlplane.tenants.actions.tenants.delay_low"
+BILLING_CURRENCY = "USD"  # of tenants whose billing account says nothing else
+#: Who writes invoices. Numbers are counted by `key`, without gaps.
+BILLING_ISSUER = {"key": "clockhouse", "prefix": "CH-", **CONFIGURATION.issuer}
+BILLING_DUE_DAYS = 14
+#: Days a draft lies open for operators before it becomes final by itself.
+BILLING_REVIEW_DAYS = 2
+BILLING_STRIPE = {
+    "key": CONFIGURATION.stripe_key,
+    "webhook_secret": CONFIGURATION.stripe_webhook_secret,
+    "url": CONFIGURATION.stripe_url,
+}
 
 # --- operators' pages ----------------------------------------------------------------------
 _MAIL_PAGE = (
@@ -279,7 +298,13 @@ UNFOLD = {
                         ("Meter conflicts", "warning", "billing_meterconflict"),
                         ("Usage drift", "difference", "billing_driftfinding"),
                         ("Billing periods", "calendar_month", "billing_billingperiod"),
-                        ("Price books", "payments", "billing_pricebook"),
+                        ("Unit costs", "savings", "billing_pricebook"),
+                        ("Price books", "payments", "billing_chargebook"),
+                        ("Contracts", "handshake", "billing_contract"),
+                        ("Invoices", "receipt_long", "billing_invoice"),
+                        ("Credit notes", "undo", "billing_creditnote"),
+                        ("Budget alerts", "notifications", "billing_budgetalert"),
+                        ("Stripe differences", "balance", "billing_stripedifference"),
                     )
                 ],
             },
@@ -293,4 +318,8 @@ LOGGING = logging_settings(CONFIGURATION.log_level)
 OUTBOX_HANDLERS = {
     "mail_invitation": "controlplane.tenants.mails.mail_invitation",
     "push_tenant": "controlplane.topology.push.push_tenant",
+    "billing_mail_invoice": "billing.invoices.mails.mail_invoice",
+    "billing_mail_credit_note": "billing.invoices.mails.mail_credit_note",
+    "billing_mail_budget": "billing.budgets.watching.mail_budget",
+    "stripe_invoice": "billing.stripe.invoicing.push_invoice",
 }

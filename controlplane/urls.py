@@ -6,6 +6,7 @@ from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
 
+from billing.stripe.webhooks import webhook
 from controlplane import operations
 
 # Operators sign in as everybody does: second factor, throttling and all.
@@ -17,6 +18,7 @@ urlpatterns = [
     path("metrics", operations.metrics),
     path("internal/", include("controlplane.internal.urls")),
     path("v1/", include("controlplane.api.urls")),
+    path("webhooks/stripe", webhook),
     path("openapi/", include("controlplane.api.schema_urls")),
     path("admin/pages/", include("controlplane.operators.urls")),
     path("admin/", admin.site.urls),

@@ -25,7 +25,15 @@ FROM (SELECT md5((to_jsonb(t) - %(passing)s::text[])::text) AS one FROM {table} 
       WHERE t.{column} = %(tenant)s) rows
 """
 #: Counts of what was used, which go on behind the work they count.
-ACCOUNTS = ("meter_minutes", "run_stats", "billing_")
+ACCOUNTS = (
+    "meter_minutes",
+    "run_stats",
+    "billing_meter",
+    "billing_usage",
+    "billing_dirty",
+    "billing_period",
+    "billing_drift",
+)
 #: Columns that say when something was last seen, not what it is.
 PASSING = ["last_used_at", "confirmed_at", "confirmed_version"]
 

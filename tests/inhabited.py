@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
+import psycopg
+
+from cells.domain.ids import TENANT, decode
 from tests.api import Api
 from tests.stack import Stack
 from tests.waiting import eventually_sync
@@ -98,8 +101,53 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         calendar_id=calendar,
         **_waiting(api, mark),
         backfill_id=backfill,
+        **_billed(stack, tenant),
     )
     return tenant
+
+
+#: A month that every test's installation is behind, and that no price book is older than.
+_BILLED_MONTH = date(2026, 1, 1)
+
+
+def _billed(stack: Stack, tenant: Tenant) -> dict[str, str]:
+    """A contract, a budget, a final invoice with a credit note, and a price book."""
+    operator, month = operator_api(stack), _BILLED_MONTH
+    contract = operator.call(
+        "POST",
+        "/v1/admin/contracts",
+        {"tenant_id": tenant.tenant_id, "effective_from": month.isoformat(), "minimum": "30"},
+    )
+    _closed_month(stack, tenant, month)
+    tenant.api.call("PUT", "/v1/budget", {"amount": "100000"})
+    draft = {"tenant_id": tenant.tenant_id, "month": f"{month:%Y-%m}"}
+    invoice = operator.call("POST", "/v1/admin/invoices", draft)["invoice_id"]
+    operator.call("POST", f"/v1/admin/invoices/{invoice}:finalize", {})
+    credited = {"reason": "wrong", "lines": [{"n": 1, "amount": "1"}]}
+    note = operator.call("POST", f"/v1/admin/invoices/{invoice}:credit", credited)
+    return {
+        "invoice_id": invoice,
+        "n": "1",
+        "credit_note_id": note["credit_note_id"],
+        "contract_id": contract["contract_id"],
+        "price_book_id": operator.get("/v1/admin/price-books")["items"][0]["price_book_id"],
+    }
+
+
+def _closed_month(stack: Stack, tenant: Tenant, month: date) -> None:
+    """A month with usage that closed long ago: written where rollups would have."""
+    tenant_id = decode(TENANT, tenant.tenant_id)
+    with psycopg.connect(stack.info["control_database_url"]) as connection:
+        connection.execute(
+            "INSERT INTO billing_usage_day (tenant_id, day, metric, region_policy, cell, quantity, records)"
+            " VALUES (%s, %s, 'job_runs', 'STRICT', %s, 1000000, 1)",
+            (tenant_id, month, tenant.cell),
+        )
+        connection.execute(
+            "INSERT INTO billing_period (tenant_id, month, state, closed_at, waits_for)"
+            " VALUES (%s, %s, 'CLOSED', now(), '[]')",
+            (tenant_id, month),
+        )
 
 
 def _under_way(api: Api, queue: str) -> dict[str, str]:

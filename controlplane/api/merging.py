@@ -50,6 +50,9 @@ _MANAGEMENT_TAGS = {
     "usage": ("Usage and cost", "What was used, and what it costs."),
     "cost-reports": ("Usage and cost", "What was used, and what it costs."),
     "invoices": ("Usage and cost", "What was used, and what it costs."),
+    "budget": ("Usage and cost", "What was used, and what it costs."),
+    "billing-account": ("Usage and cost", "What was used, and what it costs."),
+    "schedules": ("Usage and cost", "What was used, and what it costs."),
     "exports": ("Usage and cost", "What was used, and what it costs."),
     "admin": ("Operators", "For those who run Clockhouse; needs an operator's key."),
 }

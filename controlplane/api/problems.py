@@ -13,6 +13,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from billing import refusals
 from cells.contract import PROBLEM_TITLES, ErrorCode, problem_type
 from controlplane import errors
 
@@ -103,12 +104,30 @@ def _of_refusal(error: errors.Refused) -> Problem:
             return Problem(503, ErrorCode.UNAVAILABLE, str(error), headers={"Retry-After": "2"})
 
 
+def _of_billing(error: refusals.Refused) -> Problem:
+    """Billing knows nothing of the control plane: its refusals are of its own."""
+    match error:
+        case refusals.NotFound():
+            return Problem(404, ErrorCode.NOT_FOUND, f"There is {error}.")
+        case refusals.Invalid():
+            return invalid([{"pointer": pointer, "detail": detail} for pointer, detail in error.faults])
+        case refusals.VersionMismatch():
+            etag = {"ETag": f'"{error.current}"'}
+            return Problem(412, ErrorCode.PRECONDITION_FAILED, str(error), headers=etag)
+        case refusals.Conflicting():
+            return Problem(409, ErrorCode.CONFLICT, str(error))
+        case _:
+            return Problem(503, ErrorCode.UNAVAILABLE, str(error), headers={"Retry-After": "2"})
+
+
 def of_exception(error: Exception) -> Problem:
     """The one table from exceptions to answers."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, errors.Refused):
         return _of_refusal(error)
+    if isinstance(error, refusals.Refused):
+        return _of_billing(error)
     if isinstance(error, exceptions.ValidationError):
         faults = list(faults_in(error.detail))
         if getattr(error, "in_query", False):

@@ -2,7 +2,18 @@
 
 from django.urls import include, path, re_path
 
-from controlplane.api.views import api_keys, audit, fallback, members, operators, tenant, topology
+from controlplane.api.views import (
+    api_keys,
+    audit,
+    budgets,
+    fallback,
+    invoices,
+    members,
+    operators,
+    price_books,
+    tenant,
+    topology,
+)
 
 admin_urls = [
     path("tenants", operators.TenantsView.as_view()),
@@ -24,6 +35,24 @@ admin_urls = [
     path("api-keys/<str:key_id>:revoke", api_keys.RevokeOperatorKeyView.as_view()),
     path("api-keys/<str:key_id>", api_keys.OperatorKeyView.as_view()),
     path("audit-log", audit.OperatorAuditLogView.as_view()),
+    path("price-books", price_books.PriceBooksView.as_view()),
+    path("price-books:preview", price_books.PreviewPriceBookView.as_view()),
+    path("price-books/<str:price_book_id>:withdraw", price_books.WithdrawPriceBookView.as_view()),
+    path("price-books/<str:price_book_id>", price_books.PriceBookView.as_view()),
+    path("contracts", price_books.ContractsView.as_view()),
+    path("contracts/<str:contract_id>:end", price_books.EndContractView.as_view()),
+    path("contracts/<str:contract_id>", price_books.ContractView.as_view()),
+    path("billing-accounts/<str:tenant>", price_books.AnyBillingAccountView.as_view()),
+    path("invoices", invoices.AllInvoicesView.as_view()),
+    path("invoices/<str:invoice_id>:finalize", invoices.FinalizeInvoiceView.as_view()),
+    path("invoices/<str:invoice_id>:pay", invoices.PayInvoiceView.as_view()),
+    path("invoices/<str:invoice_id>:void", invoices.VoidInvoiceView.as_view()),
+    path("invoices/<str:invoice_id>:give-up", invoices.GiveUpInvoiceView.as_view()),
+    path("invoices/<str:invoice_id>:credit", invoices.CreditInvoiceView.as_view()),
+    path("invoices/<str:invoice_id>/pdf", invoices.AnyInvoicePdfView.as_view()),
+    path("invoices/<str:invoice_id>/lines/<str:n>/usage", invoices.AnyLineUsageView.as_view()),
+    path("invoices/<str:invoice_id>", invoices.AnyInvoiceView.as_view()),
+    path("stripe-differences", invoices.StripeDifferencesView.as_view()),
     path("", include("billing.urls_operators")),
 ]
 
@@ -38,6 +67,18 @@ urlpatterns = [
     path("api-keys/<str:key_id>:revoke", api_keys.RevokeApiKeyView.as_view()),
     path("api-keys/<str:key_id>", api_keys.ApiKeyView.as_view()),
     path("audit-log", audit.AuditLogView.as_view()),
+    path("invoices", invoices.InvoicesView.as_view()),
+    path("invoices/<str:invoice_id>/pdf", invoices.InvoicePdfView.as_view()),
+    path(
+        "invoices/<str:invoice_id>/credit-notes/<str:credit_note_id>/pdf",
+        invoices.CreditNotePdfView.as_view(),
+    ),
+    path("invoices/<str:invoice_id>/lines/<str:n>/usage", invoices.LineUsageView.as_view()),
+    path("invoices/<str:invoice_id>", invoices.InvoiceView.as_view()),
+    path("usage/forecast", budgets.ForecastView.as_view()),
+    path("budget", budgets.BudgetView.as_view()),
+    path("billing-account", price_books.BillingAccountView.as_view()),
+    path("schedules:forecast", budgets.ForecastScheduleView.as_view()),
     path("admin/", include(admin_urls)),
     path("", include("billing.urls")),
     re_path(r"", fallback.NothingHereView.as_view()),

@@ -82,10 +82,15 @@ _MANAGEMENT = frozenset(
         "usage",
         "cost-reports",
         "invoices",
+        "budget",
+        "billing-account",
         "exports",
         "admin",
     }
 )
+
+#: Verbs of the cells' resources that Django answers: what a schedule costs is a matter of prices.
+_MANAGEMENT_VERBS = frozenset({"schedules:forecast"})
 
 #: A tenant in one of these states is changing its owner: its requests wait a moment.
 HANDOFF_STATES = frozenset({"HANDOFF", "SEALED"})
@@ -102,7 +107,7 @@ def plane_of(path: str) -> Plane | None:
     name = segment if verb < 0 else segment[:verb]
     if not name:
         return None
-    return Plane.MANAGEMENT if name in _MANAGEMENT else Plane.DATA
+    return Plane.MANAGEMENT if name in _MANAGEMENT or segment in _MANAGEMENT_VERBS else Plane.DATA
 
 
 class Table:

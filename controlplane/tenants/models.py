@@ -102,6 +102,8 @@ class Tenant(TenantMixin):
     compensation_deadline_seconds = models.IntegerField(default=86_400)
     #: Since when its own people have all of its work wait; null: it works.
     paused_at = models.DateTimeField(null=True)
+    #: Since when its LOW work waits because its budget is spent; null: it does not.
+    low_delayed_at = models.DateTimeField(null=True)
     version = models.BigIntegerField(default=1)
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(auto_now=True)

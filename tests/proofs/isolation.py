@@ -21,7 +21,7 @@ from tests.stack import Stack
 CLOSED = (401, 403, 404)
 OPERATORS = "/v1/admin/"
 #: Path parameters that are names within a tenant: the same name of two tenants is two things.
-NAMES = frozenset({"key", "queue", "calendar_id", "workflow_id", "definition", "version", "signal"})
+NAMES = frozenset({"key", "queue", "calendar_id", "workflow_id", "definition", "version", "signal", "n"})
 #: Queries by which a list is asked for somebody else's things, by parameter.
 ASKED_FOR = {
     "target": "target_id",
@@ -262,7 +262,25 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "edit_tenant": {"name": "Intruder"},
         "pause_tenant": {},
         "resume_own_tenant": {},
+        "set_budget": {"amount": "1"},
+        "forecast_schedule": {"occurrences": 1},
         # Operators' own; no tenant's key opens them.
+        "create_price_book": {
+            "name": "intruder", "currency": "USD", "effective_from": "2099-01-01", "prices": [],
+        },
+        "preview_price_book": {"currency": "USD", "prices": []},
+        "withdraw_price_book": {},
+        "create_contract": {
+            "tenant_id": things["tenant"], "effective_from": "2099-01-01", "minimum": "1",
+        },
+        "end_contract": {"effective_until": "2099-01-01"},
+        "edit_billing_account": {"legal_name": "Intruder"},
+        "draft_invoice": {"tenant_id": things["tenant"], "month": "2026-01"},
+        "finalize_invoice": {},
+        "pay_invoice": {},
+        "void_invoice": {},
+        "give_up_invoice": {},
+        "credit_invoice": {"reason": "intruder"},
         "create_operator_key": {"name": "intruder", "scopes": ["operator"]},
         "rotate_operator_key": {"grace_seconds": 0},
         "revoke_operator_key": {},

@@ -264,3 +264,21 @@ def resume_work(
     return _set_paused(
         tenant_id=tenant_id, paused=False, expected_version=expected_version, actor=actor, reason=reason
     )
+
+
+@transaction.atomic
+def delay_low(*, tenant_id: uuid.UUID, delayed: bool, actor: Actor, reason: str) -> Tenant:
+    """LOW work of the tenant waits, or goes on; all other work is as it was."""
+    tenant = lock_tenant(tenant_id)
+    before = tenant.low_delayed_at
+    if (before is not None) == delayed:
+        return tenant
+    tenant.low_delayed_at = timezone.now() if delayed else None
+    tenant_changed(tenant)
+    record(
+        action="tenant.delay_low" if delayed else "tenant.let_low_go", subject=tenant.public_id,
+        tenant_id=tenant.id, actor=actor, reason=reason,
+        before={"low_delayed_at": before and before.isoformat()},
+        after={"low_delayed_at": tenant.low_delayed_at and tenant.low_delayed_at.isoformat()},
+    )  # fmt: skip
+    return tenant

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
 from drf_spectacular.generators import SchemaGenerator
 
+from billing.budgets.watching import set_budget
+from billing.invoices.drafting import open_draft
+from billing.invoices.settling import credit, finalize
+from billing.pricing.books import create_book
+from billing.pricing.contracts import create_contract
 from cells.contract import TENANT_SCOPES, Scope
 from controlplane.actors import service
 from controlplane.tenants.actions.api_keys import create_api_key
 from controlplane.tenants.models import Tenant
+from tests.component.billing.months import close, used
 from tests.component.controlplane.contents import contents
 from tests.component.controlplane.factories import CellFactory, MembershipFactory, TenantFactory
 from tests.component.controlplane.signed import SignedClient, operator, tenant_admin
@@ -51,11 +58,33 @@ def world(control: None) -> World:
     )
     ids = {
         "member_id": member, "key_id": key, "tenant": theirs.public_id, "name": cell.name,
-        "operator_key_id": operators.key.id,
+        "operator_key_id": operators.key.id, **_billed(theirs),
     }  # fmt: skip
     return World(ours=ours, theirs=theirs, ids=ids)
 
 
+def _billed(tenant: Tenant) -> dict[str, str]:
+    """An invoice with a credit note, a contract and a price book of another currency."""
+    month = date(2026, 1, 1)
+    used(tenant, (month, "job_runs", "STRICT", 1_000_000))
+    close(tenant, month)
+    by: dict[str, Any] = {"actor": service("tests"), "reason": "a test"}
+    contract = create_contract(tenant_id=tenant.id, effective_from=month, minimum="30", **by)
+    draft = open_draft(tenant_id=tenant.id, month=month, **by)
+    assert draft is not None
+    invoice = finalize(invoice_id=draft.id, now=datetime(2026, 2, 2, tzinfo=UTC), **by)
+    note = credit(invoice_id=invoice.id, lines=[{"n": 1, "amount": "1"}], now=invoice.finalized_at, **by)
+    set_budget(tenant_id=tenant.id, amount="100", today=month, **by)
+    book = create_book(
+        name="euros", currency="EUR", effective_from=date(2099, 1, 1), prices=[], today=month, **by
+    )
+    return {
+        "invoice_id": invoice.public_id, "n": "1", "credit_note_id": note.public_id,
+        "contract_id": contract.public_id, "price_book_id": book.public_id,
+    }  # fmt: skip
+
+
+PRICE = {"metric": "job_runs", "model": "unit", "amount": "1"}
 NEW_KEY = {"name": "n", "scopes": ["jobs:read"]}
 NEW_CELL = {"name": "c-9", "region": "here", "url": "http://c:1", "key_hex": "00" * 32}
 
@@ -103,6 +132,49 @@ ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("POST", "/v1/admin/api-keys/{key_id}:revoke", Scope.OPERATOR, {}),
     ("GET", "/v1/admin/audit-log", Scope.OPERATOR, None),
     ("GET", "/v1/admin/cost-reports/daily", Scope.OPERATOR, None),
+    ("GET", "/v1/invoices", Scope.USAGE_READ, None),
+    ("GET", "/v1/invoices/{invoice_id}", Scope.USAGE_READ, None),
+    ("GET", "/v1/invoices/{invoice_id}/pdf", Scope.USAGE_READ, None),
+    ("GET", "/v1/invoices/{invoice_id}/credit-notes/{credit_note_id}/pdf", Scope.USAGE_READ, None),
+    ("GET", "/v1/invoices/{invoice_id}/lines/{n}/usage", Scope.USAGE_READ, None),
+    ("GET", "/v1/usage/forecast", Scope.USAGE_READ, None),
+    ("GET", "/v1/budget", Scope.USAGE_READ, None),
+    ("PUT", "/v1/budget", Scope.ADMIN, {"amount": "10"}),
+    ("DELETE", "/v1/budget", Scope.ADMIN, None),
+    ("GET", "/v1/billing-account", Scope.USAGE_READ, None),
+    ("POST", "/v1/schedules:forecast", Scope.USAGE_READ, {"occurrences": 3}),
+    ("GET", "/v1/admin/price-books", Scope.OPERATOR, None),
+    (
+        "POST",
+        "/v1/admin/price-books",
+        Scope.OPERATOR,
+        {"name": "n", "currency": "USD", "effective_from": "2099-01-01", "prices": [PRICE]},
+    ),
+    ("POST", "/v1/admin/price-books:preview", Scope.OPERATOR, {"currency": "USD", "prices": [PRICE]}),
+    ("GET", "/v1/admin/price-books/{price_book_id}", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/price-books/{price_book_id}:withdraw", Scope.OPERATOR, {}),
+    ("GET", "/v1/admin/contracts", Scope.OPERATOR, None),
+    (
+        "POST",
+        "/v1/admin/contracts",
+        Scope.OPERATOR,
+        {"tenant_id": "tnt_x", "effective_from": "2099-01-01", "minimum": "1"},
+    ),
+    ("GET", "/v1/admin/contracts/{contract_id}", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/contracts/{contract_id}:end", Scope.OPERATOR, {"effective_until": "2099-01-01"}),
+    ("GET", "/v1/admin/billing-accounts/{tenant}", Scope.OPERATOR, None),
+    ("PATCH", "/v1/admin/billing-accounts/{tenant}", Scope.OPERATOR, {"legal_name": "New"}),
+    ("GET", "/v1/admin/invoices", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/invoices", Scope.OPERATOR, {"tenant_id": "tnt_x", "month": "2026-01"}),
+    ("GET", "/v1/admin/invoices/{invoice_id}", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/invoices/{invoice_id}/pdf", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/invoices/{invoice_id}/lines/{n}/usage", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/invoices/{invoice_id}:finalize", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/invoices/{invoice_id}:pay", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/invoices/{invoice_id}:void", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/invoices/{invoice_id}:give-up", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/invoices/{invoice_id}:credit", Scope.OPERATOR, {"reason": "wrong"}),
+    ("GET", "/v1/admin/stripe-differences", Scope.OPERATOR, None),
 ]
 
 
@@ -153,7 +225,7 @@ def test_every_scope_but_the_right_one_is_refused(world: World) -> None:
 
 def test_other_tenants_things_do_not_exist(world: World) -> None:
     about_one = [e for e in ENDPOINTS if "{" in e[1] and "/admin/" not in e[1]]
-    assert len(about_one) == 6
+    assert len(about_one) == 10
     before = contents()
     for method, template, scope, body in about_one:
         answer = tenant_admin(world.ours, scope).call(method, _path(template, world), body)
