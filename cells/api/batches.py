@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from pydantic import ValidationError
 from starlette.responses import Response
 
 from cells.api import building, documents, idempotency, scheduling, shapes
 from cells.api.batch_models import BATCH_LIMIT, BatchIn
 from cells.api.callbacks import with_callbacks
-from cells.api.models import JobIn
+from cells.api.models import JobIn, TargetIn
 from cells.api.problems import Problem, body_fault, invalid, key_reused, malformed, of_exception
 from cells.api.reading import Fields, object_fields, read_model, take_payload
 from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.texts import Body, Name
 from cells.contract import Scope
+from cells.domain.job import JobDefinition, JobState
 from cells.ports import Created, NewJob, NotOwner
 
 routes = Routes("Jobs")
@@ -103,6 +106,25 @@ def _items(body: bytes) -> list[msgspec.Raw]:
     return found
 
 
+class _Names(Body):
+    """What is mostly each job's own."""
+
+    name: Name | None = None
+    key: Name | None = None
+
+
+class _Alike(NamedTuple):
+    """What jobs may have in common; the definition with the names of one of them."""
+
+    definition: JobDefinition
+    target: TargetIn
+    state: JobState
+
+
+_OWN = frozenset(_Names.model_fields)
+_NAMELESS = _Names()
+
+
 class _Batch:
     """Reads the jobs of one request. What many of them have in common is worked out once."""
 
@@ -112,6 +134,9 @@ class _Batch:
         self._header = idempotency.read_key(call.header(b"idempotency-key"))
         self._planner = scheduling.Planner(call.tenant.config, self._now)
         self._targets = building.TargetFinder(call)
+        self._traceparent = call.traceparent
+        #: Jobs as they are apart from what is each one's own, by how they were written.
+        self._alike: dict[tuple[tuple[str, bytes], ...], _Alike] = {}
 
     async def read(self, place: int, raw: bytes) -> NewJob:
         """One job, ready to be written; a `Problem` with everything that is wrong with it."""
@@ -119,24 +144,20 @@ class _Batch:
         fields = object_fields(raw)
         key = self._key(place, fields)
         payload = take_payload(fields)
-        given = read_model(fields, JobIn, lambda those: scheduling.more_schedule_faults(call.services, those))
-        schedule = await self._planner.schedule(call, bytes(fields["schedule"]), given.schedule)
-        target = await self._targets.find(given.target, given.headers)
+        alike, names = await self._read_alike(fields)
         if key is None:
             job_id = call.services.fresh_id()
         else:
             job_id = idempotency.job_id_for(call.tenant_id, _CREATE, key, raw)
         job = building.new_job(
             job_id=job_id,
-            definition=await with_callbacks(
-                call, given, building.to_definition(given, schedule, target, call.tenant.config)
-            ),
-            payload=building.payload_of(given.target, payload),
+            definition=msgspec.structs.replace(alike.definition, name=names.name, key=names.key),
+            payload=building.payload_of(alike.target, payload),
             config=call.tenant.config,
             now=self._now,
             actor=call.caller.actor,
-            traceparent=call.traceparent,
-            state=building.first_state(given),
+            traceparent=self._traceparent,
+            state=alike.state,
             planner=self._planner,
         )
         if key is None:
@@ -148,6 +169,27 @@ class _Batch:
             fingerprint=idempotency.fingerprint(raw),
             answer=_encode(_shown(job)),
         )
+
+    async def _read_alike(self, fields: Fields) -> tuple[_Alike, _Names]:
+        """Everything but the payload. Of jobs that were written alike, but for their names, the first one is
+        read, and the others are the same; where a name is wrong, all of it is read, and all faults told."""
+        call = self._call
+        own = {name: fields[name] for name in _OWN if name in fields}
+        rest = tuple((name, bytes(raw)) for name, raw in fields.items() if name not in own)
+        known = self._alike.get(rest)
+        if known is not None:
+            try:
+                return known, _Names.model_validate_json(_encode(own)) if own else _NAMELESS
+            except ValidationError:
+                pass
+        given = read_model(fields, JobIn, lambda those: scheduling.more_schedule_faults(call.services, those))
+        schedule = await self._planner.schedule(call, bytes(fields["schedule"]), given.schedule)
+        target = await self._targets.find(given.target, given.headers)
+        definition = building.to_definition(given, schedule, target, call.tenant.config)
+        definition = await with_callbacks(call, given, definition)
+        found = _Alike(definition, given.target, building.first_state(given))
+        self._alike[rest] = found
+        return found, _Names(name=given.name, key=given.key)
 
     def _key(self, place: int, fields: Fields) -> str | None:
         raw = fields.pop("idempotency_key", None)

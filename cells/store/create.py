@@ -29,7 +29,7 @@ from cells.ports import (
     Terminal,
 )
 from cells.store.allowance import check_strict, is_strict
-from cells.store.arrays import blobs, from_datetime_or_none, instants, int2s, int4s, texts, uuids
+from cells.store.arrays import blobs, from_datetime_or_none, instants, int2s, int4s, labels, texts, uuids
 from cells.store.base import StoreBase
 from cells.store.calendars import facet_of, outdated
 from cells.store.database import Connection, Database, fetch_all, run
@@ -289,7 +289,7 @@ async def _insert(connection: Connection, chosen: Sequence[Item]) -> None:
             "tenants": tenants,
             "jobs": ids,
             "shards": int2s([job.shard for job in jobs]),
-            "states": texts([job.state for job in jobs]),
+            "states": labels([job.state for job in jobs]),
             "priorities": int2s([job.definition.priority for job in jobs]),
             "windows": int4s([job.window_ms for job in jobs]),
             "offsets": int4s([job.offset_ms for job in jobs]),
@@ -297,10 +297,10 @@ async def _insert(connection: Connection, chosen: Sequence[Item]) -> None:
             "dues": instants([from_datetime_or_none(job.due_at) for job in jobs]),
             # An ad hoc job's occurrence is its first run by hand: `...:1`.
             "triggers": int4s([int(job.definition.schedule.type is ScheduleType.NOW) for job in jobs]),
-            "targets": texts([job.definition.target.label for job in jobs]),
+            "targets": labels([job.definition.target.label for job in jobs]),
             "names": texts([job.definition.name for job in jobs]),
             "job_keys": texts([job.definition.key for job in jobs]),
-            "policies": texts([job.definition.region_policy for job in jobs]),
+            "policies": labels([job.definition.region_policy for job in jobs]),
             "created": created,
         },
     )
@@ -313,9 +313,9 @@ async def _insert(connection: Connection, chosen: Sequence[Item]) -> None:
             "versions": int4s([1] * len(jobs)),
             "definitions": blobs([encode_definition(job.definition) for job in jobs]),
             "payloads": blobs([job.payload for job in jobs]),
-            "actors": texts([job.actor for job in jobs]),
+            "actors": labels([job.actor for job in jobs]),
             "created": created,
-            "traces": texts([job.traceparent for job in jobs]),
+            "traces": labels([job.traceparent for job in jobs]),
         },
     )
     await run(

@@ -205,8 +205,8 @@ def run_redrive(cell: Fleet, target: Recorder, *, letters: int) -> dict[str, Any
         "called_twice_without_a_lost_holder": len(again - lost),
         "most_in_pace_window": _most_within(cell, PACE_SECONDS),
         "pace_allows": round(rate * (PACE_SECONDS + 1.5)),
-        "canaries_first": _canaries(
-            cell, (ids.decode(ids.OPERATION, first), ids.decode(ids.OPERATION, second))
+        "canaries_first": all(
+            _canaries(cell, ids.decode(ids.OPERATION, redrive)) for redrive in (first, second)
         ),
     }
     return {

@@ -135,3 +135,35 @@ async def test_any_batch(running: Cell, bodies: list[Any]) -> None:
         assert result["status"] in (201, 409, 413, 422)
         if result["status"] == 201:
             await running.api.ok("DELETE", f"/v1/jobs/{result['job_id']}")
+
+
+async def test_jobs_that_are_alike_keep_what_is_their_own(running: Cell) -> None:
+    """Read once, apart from names; a wrong name among them is told with every other fault of its job."""
+    api = running.api
+    await api.target(target_id="tgt_alike")
+    base: dict[str, Any] = {
+        "schedule": {"type": "RATE", "every_seconds": 3600},
+        "target": {"target_id": "tgt_alike", "path": "/a"},
+        "tags": ["x"],
+    }
+    jobs = [
+        {**base, "name": "first", "payload": {"n": 1}},
+        {**base, "name": "second", "key": "second", "payload": {"n": 2}},
+        {**base, "payload": {"n": 3}},
+        {**base, "name": ""},
+        {**base, "name": "fifth", "paused": True},
+        {**base, "name": "bad", "tags": ["x", "x"]},
+        {**base, "name": None, "key": "second"},
+    ]
+    done = await api.ok("POST", "/v1/jobs:batch", {"jobs": jobs})
+    statuses = [item["status"] for item in done["results"]]
+    assert statuses == [201, 201, 201, 422, 201, 422, 409]
+    assert [fault["pointer"] for fault in done["results"][3]["problem"]["errors"]] == ["/name"]
+    read = [await api.get(f"/v1/jobs/{item['job_id']}") for item in done["results"] if item["status"] == 201]
+    shown = [(job["name"], job["key"], job["status"], job.get("payload")) for job in read]
+    assert shown == [
+        ("first", None, "SCHEDULED", {"n": 1}),
+        ("second", "second", "SCHEDULED", {"n": 2}),
+        (None, None, "SCHEDULED", {"n": 3}),
+        ("fifth", None, "PAUSED", None),
+    ]
