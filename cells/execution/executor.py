@@ -29,6 +29,7 @@ from cells.execution.intake import Intake
 from cells.execution.lanes import Lane, Work, shares_of
 from cells.execution.limits import Limits
 from cells.execution.targets import MAX_AGE_SECONDS, Target, Targets
+from cells.execution.yielding import Yielding
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
 from cells.observability.traces import Traces
@@ -98,6 +99,7 @@ class Executor:
             traces=traces,
         )
         self._lanes.update({p: Lane(p, n, self._attempts.call) for p, n in shares_of(slots).items()})
+        self._yielding = Yielding(self._lanes, clock)
         self._intake = Intake(
             store,
             queue,
@@ -115,6 +117,9 @@ class Executor:
         self._orphans = metrics.counter(
             "executor_orphans_total", "Runs held without knowing it (lost answers), taken back"
         )
+        metrics.gauge(
+            "executor_yielding_part", "Part of their slots that DEFAULT and LOW may use beside urgent work"
+        ).set_function(lambda: self._yielding.part)
         in_flight = metrics.gauge("executor_in_flight", "Slots of a class in use", ["priority"])
         parked = metrics.gauge("executor_parked", "Claims waiting for a slot at their target", ["priority"])
         for priority, lane in self._lanes.items():
@@ -127,6 +132,7 @@ class Executor:
         writer = asyncio.create_task(self._completions.run())
         helpers = [asyncio.create_task(self._intake.listen()), asyncio.create_task(self._tick())]
         helpers.append(asyncio.create_task(self._limits.run()))
+        helpers.append(asyncio.create_task(self._yielding.run()))
         pumps = [asyncio.create_task(self._intake.pump(lane)) for lane in self._lanes.values()]
         halt = asyncio.create_task(stop.wait())
         everything = [halt, writer, *helpers, *pumps]

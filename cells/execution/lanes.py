@@ -69,6 +69,8 @@ class Lane:
     def __init__(self, priority: Priority, slots: int, call: Callable[[Work], Awaitable[None]]):
         self.priority = priority
         self.slots = slots
+        self.bounded = slots  # those it may use now (`yielding`)
+        self.begun = 0  # calls, ever
         self.ready: deque[Work] = deque()
         self.back: deque[tuple[Target, list[Member]]] = deque()  # were parked, to be claimed
         self.running = 0
@@ -97,6 +99,18 @@ class Lane:
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
 
+    def bound(self, slots: int) -> None:
+        """It may use so many of its slots from now on; at least one. What is being called goes on."""
+        before, self.bounded = self.bounded, max(1, min(slots, self.slots))
+        if self.bounded <= before:
+            return
+        for _ in range(min(self.bounded - self.running, len(self.ready), len(self._idle))):
+            waiter = self._idle.pop()
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._hungry and self.worthwhile():
+            self.wake.set()
+
     def bring_back(self, target: Target, members: list[Member]) -> None:
         """Members that were parked for a target that can take them now."""
         self.back.append((target, members))
@@ -106,7 +120,7 @@ class Lane:
         """How many more claims this lane can use now. Where calls are fast, a little more than
         the free slots, so that these need not wait for the next claim; where they are slow, no more,
         because another host may be free."""
-        return self.slots + self._ahead - self.running - len(self.ready)
+        return self.bounded + self._ahead - self.running - len(self.ready)
 
     def worthwhile(self) -> bool:
         """Whether a claim is worth its round trip: under load not for one slot at a time."""
@@ -126,7 +140,7 @@ class Lane:
         if seconds > 0:
             part = min(1.0, seconds / 0.2)
             self._pace += part * (self.finished / seconds - self._pace)
-            self._ahead = min(int(self._pace * _AHEAD_SECONDS), self.slots // 2)
+            self._ahead = min(int(self._pace * _AHEAD_SECONDS), self.bounded // 2)
             self.finished = 0
 
     def park(self, work: Work, *, first: bool, now: float) -> None:
@@ -168,9 +182,10 @@ class Lane:
         loop = asyncio.get_running_loop()
         ready, call = self.ready, self._call
         while True:
-            while ready:
+            while ready and self.running < self.bounded:
                 work = ready.popleft()
                 self.running += 1
+                self.begun += 1
                 try:
                     await call(work)
                 finally:
