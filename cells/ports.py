@@ -101,7 +101,6 @@ __all__ = [
     "OperationStep",
     "Queue",
     "QuotaExceeded",
-    "Reaped",
     "Retryable",
     "RunFilter",
     "RunRow",

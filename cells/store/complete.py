@@ -13,7 +13,8 @@ from cells.domain.ids import RunKey
 from cells.domain.outcome import HOLDER_DIED, fingerprint
 from cells.domain.run import POISON_DEATHS, RunState, run_generation
 from cells.observability.logs import logger
-from cells.ports import Applied, Claim, Completion, Member, Reaped, Retryable
+from cells.ports import Applied, Claim, Completion, Member, Retryable
+from cells.records import Reaped
 from cells.store import callbacks
 from cells.store.arrays import (
     due_to_ms,

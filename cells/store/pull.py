@@ -22,6 +22,7 @@ from cells.pulling import (
     QueueId,
     WorkerSeen,
 )
+from cells.records import Reaped
 from cells.store.arrays import (
     from_datetime,
     instants,
