@@ -10,7 +10,6 @@ from cells.domain.ids import RunKey
 from cells.domain.run import RunState
 from cells.domain.sharing import shares
 from cells.observability.logs import logger
-from cells.ports import Reaped
 from cells.pulling import (
     Beat,
     Extended,
