@@ -96,6 +96,7 @@ def open_draft(*, tenant_id: uuid.UUID, month: date, actor: Actor, reason: str) 
             currency=statement.currency,
             issuer=settings.BILLING_ISSUER["key"],
         )
+        found.refresh_from_db()
         audit(
             action="invoice.open", subject=found.public_id, tenant_id=tenant_id, actor=actor, reason=reason,
             after={"month": f"{month:%Y-%m}", "total": str(statement.total)},
