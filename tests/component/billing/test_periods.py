@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import DatabaseError, transaction
 
 from billing import periods
@@ -223,3 +224,15 @@ def test_unknown_tenants_have_no_periods(control: None) -> None:
     assert closed(uuid.uuid4(), MONTH) is None
     assert adjustments(uuid.uuid4(), MONTH) == []
     assert usage_of(uuid.uuid4(), MONTH, LATER) == []
+
+
+def test_the_command_closes_or_says_why_not(tenant: Tenant) -> None:
+    _send(tenant, THEN, 3)
+    asked = ["close_period", tenant.public_id, f"{MONTH:%Y-%m}", "--actor", "op"]
+    with pytest.raises(CommandError, match="has sealed nothing yet"):
+        call_command(*asked)
+    for wrong in (["close_period", "x", "2026-01"], ["close_period", tenant.public_id, "2026-13"]):
+        with pytest.raises(CommandError, match="is no"):
+            call_command(*wrong, "--actor", "op")
+    call_command(*asked, "--without", "the cell burnt down")
+    assert closed(tenant.id, MONTH) is not None
