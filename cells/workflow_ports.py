@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from cells.domain.ids import RunKey
 from cells.domain.job import JobDefinition
 from cells.domain.workflow.events import Event
+from cells.job_workflows import JobEnd, JobStart
 from cells.pulling import PullStore
 from cells.records import Completion, Conflict, Fence, Member, TenantConfig
 
@@ -142,43 +143,6 @@ class Turn:
     happened: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)  # events people hear of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobStart:
-    """The run of a job whose work is a workflow that is to begin."""
-
-    tenant_id: uuid.UUID
-    key: RunKey
-    series: int
-    definition: JobDefinition
-    input: bytes | None
-    now_ms: int
-    version: int  # of the workflow's definition
-    source: str | None  # its text; None: there is no such definition
-    first: bool  # no execution had the workflow's id before
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobEnd:
-    """The run of a job whose workflow is closed, or could not begin."""
-
-    tenant_id: uuid.UUID
-    key: RunKey
-    epoch: int
-    status: str  # of the workflow
-    error: str | None
-    result: bytes | None  # JSON, if it is short
-    definition: JobDefinition
-    version: int
-    series: int
-    attempt: int
-    priority: int
-    shard: int
-    claimed_ms: int
-    started_ms: int
-    due_ms: int
-    now_ms: int
-
-
 class Planner(Protocol):
     """Decides for locked executions. Pure but for what it remembers."""
 
@@ -289,10 +253,16 @@ class WorkflowStore(PullStore, Protocol):
         ...
 
     async def start_workflow(
-        self, fence: Fence, new: NewExecution, *, actor: str, host_id: int
+        self, fence: Fence, new: NewExecution, *, host_id: int
     ) -> tuple[WorkflowRow, bool]:
         """Begin an execution; False with the one that the same start began before. `WorkflowIdInUse`
-        where another one is open under the id."""
+        where another one is open under the id, `QuotaExceeded` past the tenant's timers."""
+        ...
+
+    async def start_workflows(
+        self, asked: Sequence[tuple[Fence, NewExecution]], *, host_id: int
+    ) -> Sequence[tuple[WorkflowRow, bool] | Exception]:
+        """The same for many, in one transaction. For each what `start_workflow` answers, or raises."""
         ...
 
     async def get_workflow(

@@ -22,11 +22,12 @@ from cells.config import Settings
 from cells.domain import ids
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
 from cells.observability.traces import Traces
-from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
+from cells.ports import Clock, Fence, History, Queue, Secrets, Store, TargetTrial
 from cells.pulling import Beat, Extended
+from cells.workflow_ports import NewExecution, WorkflowRow
 
 #: Heartbeats and endings in one transaction at most; a bulk request may be as large by itself.
-_BEATS, _ENDINGS = 2000, 1000
+_BEATS, _ENDINGS, _STARTS = 2000, 1000, 500
 
 
 class Host(Protocol):
@@ -104,7 +105,15 @@ class Services:
                 "cell_api_create_batch_jobs", "Jobs in one group commit of creations", buckets=SIZE_BUCKETS
             ),
         )
-
+        self.starts: GroupCommit[tuple[Fence, NewExecution], tuple[WorkflowRow, bool] | Exception] = (
+            GroupCommit(
+                lambda asked: store.start_workflows(asked, host_id=host.host_id),
+                most=_STARTS,
+                sizes=metrics.histogram(
+                    "cell_api_start_batch", "Starts of workflows in one group commit", buckets=SIZE_BUCKETS
+                ),
+            )
+        )
         self.endings: GroupCommit[Said, Ended | Problem] = GroupCommit(
             Endings(store, self.feed, clock, lambda: host.host_id).write,
             most=_ENDINGS,

@@ -64,26 +64,21 @@ async def start_workflow(call: Call, body: StartIn) -> Response:
         raise too_large(f"A start has at most {INPUT_LIMIT} bytes.")
     if body.workflow_id in RESERVED_IDS:
         raise invalid([body_fault("/workflow_id", "is the name of a report; choose another")])
-    found = await services.store.get_definition(call.tenant_id, body.definition, body.version)
-    if found is None:
-        raise invalid([body_fault("/definition", "there is no such definition of that version")])
-    policy = services.policies.get((call.tenant_id, found.name, found.version))
-    if policy is None:
-        policy = read_definition(found.source, found.name, found.version).region_policy
-        services.policies[call.tenant_id, found.name, found.version] = policy
+    version, policy = await _policy(call, body.definition, body.version)
     new = execution_of(
         run_id=ids.workflow_run_id(services.fresh_id()),
         workflow_id=body.workflow_id,
-        definition=found.name,
-        version=found.version,
+        definition=body.definition,
+        version=version,
         region_policy=policy,
         given=body.input,
         hash_=input_hash(body.definition, body.version, body.input),
         at_ms=services.clock.now_ms(),
     )
-    row, created = await services.store.start_workflow(
-        call.fence, new, actor=call.caller.actor, host_id=services.host.host_id
-    )
+    (begun,) = await services.starts.put([(call.fence, new)])
+    if isinstance(begun, Exception):
+        raise begun
+    row, created = begun
     document = {
         "workflow_id": row.workflow_id,
         "run_id": ids.encode(ids.WORKFLOW_RUN, row.run_id),
@@ -93,6 +88,20 @@ async def start_workflow(call: Call, body: StartIn) -> Response:
         "version": row.version,
     }
     return answer(document, 201 if created else 200, {"Location": f"/v1/workflows/{row.workflow_id}"})
+
+
+async def _policy(call: Call, name: str, version: int | None) -> tuple[int, str]:
+    """The version that is meant, and its region policy; a 422 where there is none. Versions never change."""
+    known = call.services.policies
+    if version is not None and (policy := known.get((call.tenant_id, name, version))) is not None:
+        return version, policy
+    found = await call.services.store.get_definition(call.tenant_id, name, version)
+    if found is None:
+        raise invalid([body_fault("/definition", "there is no such definition of that version")])
+    key = call.tenant_id, name, found.version
+    if key not in known:
+        known[key] = read_definition(found.source, name, found.version).region_policy
+    return found.version, known[key]
 
 
 @routes.add(

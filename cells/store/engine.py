@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
@@ -28,7 +29,7 @@ ITEMS_EACH = 500
 INBOX_BYTES = 16 << 20
 HISTORY_BYTES = 32 << 20
 _data: Any = msgspec.json.Decoder(dict[str, Any]).decode
-_config = msgspec.json.Decoder(TenantConfig).decode
+_config = lru_cache(maxsize=4096)(msgspec.json.Decoder(TenantConfig).decode)
 #: A child's definition may be named by a definition that is only known now.
 _ROUNDS = 3
 

@@ -10,6 +10,7 @@ import msgspec
 from cells.domain import ids
 from cells.domain.ids import RunKey
 from cells.domain.workflow.execution import Status
+from cells.job_workflows import JobEnd, JobStart
 from cells.ports import Completion, Member
 from cells.store.arrays import datetime_to_ms, int4s, int8s, labels, texts, uuids
 from cells.store.complete import Completions
@@ -18,7 +19,7 @@ from cells.store.definitions import decode_definition
 from cells.store.job_workflows import run_columns
 from cells.store.journal import Entry
 from cells.store.turns import start_executions
-from cells.workflow_ports import JobEnd, JobStart, NewExecution
+from cells.workflow_ports import NewExecution
 
 _encode = msgspec.json.Encoder().encode
 #: What became of a start: to be done next, execution, status, error.

@@ -32,6 +32,7 @@ from cells.store.pull import Pulls
 from cells.store.retiming import Retiming
 from cells.store.runs import Runs
 from cells.store.selections import Selections
+from cells.store.starting import Starting
 from cells.store.stats import Stats
 from cells.store.status import Status
 from cells.store.targets import Targets
@@ -50,6 +51,7 @@ class PostgresStore(
     Hosts,
     Creation,
     Workflows,
+    Starting,
     WorkflowWords,
     Engine,
     JobWorkflows,

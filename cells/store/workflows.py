@@ -9,21 +9,16 @@ from typing import Any
 
 import msgspec
 
-from cells.domain import ids
-from cells.ports import Fence, QuotaExceeded
-from cells.store.arrays import blobs, from_ms, instants, int4s, int8s, texts, uuids
-from cells.store.base import StoreBase, fenced
+from cells.ports import Fence
+from cells.store.base import StoreBase
 from cells.store.database import Connection, Row, fetch_all, fetch_one, fetch_row, run
-from cells.store.journal import Entry
 from cells.workflow_ports import (
     WORKFLOWS_LOOKED_AT,
     ActivityRun,
     DefinitionRow,
     FoundWorkflows,
-    NewExecution,
     StoredEvent,
     WorkflowFilter,
-    WorkflowIdInUse,
     WorkflowRow,
 )
 
@@ -71,82 +66,6 @@ class Workflows(StoreBase):
         async with self._database.transaction() as connection:
             rows = await fetch_all(connection, "definition_list", parameters)
         return [DefinitionRow(**_definition(row)) for row in rows]
-
-    async def start_workflow(
-        self, fence: Fence, new: NewExecution, *, actor: str, host_id: int
-    ) -> tuple[WorkflowRow, bool]:
-        """See `workflow_ports.WorkflowStore.start_workflow`."""
-        tenant = fence.tenant_id
-        async with self._database.transaction() as connection:
-            config = await fenced(connection, fence)
-            entry = Entry()
-            before = await fetch_one(
-                connection, "workflow_latest", {"tenant": tenant, "workflow": new.workflow_id}
-            )
-            if before is not None:
-                row = workflow_row(tenant, before)
-                if row.input_hash == new.input_hash:
-                    await self._said_again(connection, row, host_id)
-                    return row, False
-                if row.closed_at is None:
-                    raise WorkflowIdInUse(f"another workflow is open under the id {new.workflow_id}")
-                new = _used_before(new)
-            if not await self._pending.room(connection, tenant, config.pending_timers):
-                raise QuotaExceeded("pending_timers", config.pending_timers)
-            ((type_, at_ms, data),) = new.events
-            begun = await fetch_one(
-                connection,
-                "workflow_start",
-                {
-                    "tenant": tenant,
-                    "run": new.run_id,
-                    "workflow": new.workflow_id,
-                    "shard": ids.shard_of(new.run_id),
-                    "definition": new.definition,
-                    "version": new.version,
-                    "hash": new.input_hash,
-                    "policy": new.region_policy,
-                    "epoch": fence.epoch,
-                    "at": ids.instant_of(at_ms),
-                    "size": len(data),
-                    "parent": None if new.parent is None else _encode(new.parent).decode(),
-                },
-            )
-            if begun is None:
-                # Somebody else began one at this very moment.
-                now = await fetch_row(
-                    connection, "workflow_latest", {"tenant": tenant, "workflow": new.workflow_id}
-                )
-                row = workflow_row(tenant, now)
-                if row.input_hash != new.input_hash:
-                    raise WorkflowIdInUse(f"another workflow is open under the id {new.workflow_id}")
-                await self._said_again(connection, row, host_id)
-                return row, False
-            await run(
-                connection,
-                "engine_append",
-                {
-                    "tenants": uuids([tenant]),
-                    "runs": uuids([new.run_id]),
-                    "seqs": int4s([1]),
-                    "epochs": int8s([fence.epoch]),
-                    "types": texts([type_]),
-                    "ats": instants([from_ms(at_ms)]),
-                    "data": blobs([data]),
-                },
-            )
-            entry.intent(tenant, "workflow.start", new.workflow_id, 0, 1)
-            entry.history_bytes(tenant.hex, new.region_policy, len(data))
-            begun_row = await read_workflow(connection, tenant, new.run_id)
-            await self._journal.append(connection, host_id, entry)
-        self.workflows_due()
-        return begun_row, True
-
-    async def _said_again(self, connection: Connection, row: WorkflowRow, host_id: int) -> None:
-        """A start that is answered again is a write, too: it is confirmed as the first one was."""
-        entry = Entry()
-        entry.intent(row.tenant_id, "workflow.start.replay", row.workflow_id, 0, 0)
-        await self._journal.append(connection, host_id, entry)
 
     async def get_workflow(
         self, tenant_id: uuid.UUID, workflow_id: str, run_id: uuid.UUID | None = None
@@ -267,19 +186,3 @@ def _definition(row: Row) -> dict[str, Any]:
         "created_by": created_by,
         "created_at": created_at,
     }
-
-
-def _used_before(new: NewExecution) -> NewExecution:
-    """The id had an execution: keys of this one name it, so that no target takes them for the other's."""
-    ((type_, at_ms, data),) = new.events
-    started: dict[str, Any] = _decode(data)
-    return NewExecution(
-        run_id=new.run_id,
-        workflow_id=new.workflow_id,
-        definition=new.definition,
-        version=new.version,
-        input_hash=new.input_hash,
-        region_policy=new.region_policy,
-        parent=new.parent,
-        events=[(type_, at_ms, _encode({**started, "first": False}))],
-    )

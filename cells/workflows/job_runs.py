@@ -21,10 +21,11 @@ from cells.domain.workflow.execution import Status
 from cells.domain.workflow.parsing import DefinitionError, parse_definition
 from cells.execution.handing_on import HandingOn
 from cells.execution.host_agent import HostAgent
+from cells.job_workflows import JobEnd, JobStart
 from cells.observability.logs import logger
 from cells.ports import Completion, Retryable, Store
 from cells.timers.pacing import Backoff
-from cells.workflow_ports import JobEnd, JobStart, NewExecution
+from cells.workflow_ports import NewExecution
 from cells.workflows.bell import Ear
 from cells.workflows.effects import execution_of, input_hash
 

@@ -28,6 +28,13 @@ _BEGINS = frozenset(
         EventType.CHILD_STARTED,
     }
 )  # fmt: skip
+#: What a decision begins and nothing is decided by: a wait may find its signal there, other events end.
+_BEGINS_WAITING = frozenset(
+    {
+        EventType.ACTIVITY_SCHEDULED, EventType.TIMER_STARTED, EventType.CHILD_STARTED,
+        EventType.STEP_SKIPPED, EventType.PARALLEL_STARTED, EventType.MAP_STARTED,
+    }
+)  # fmt: skip
 #: Events that drop what is open without ending it.
 _DROPS = frozenset(
     {
@@ -78,11 +85,18 @@ class Turning:
             commands = self._decided()
             for command in commands:
                 self.append(command)
-            if not commands and not self._fire():
+            if self._settled(commands) and not self._fire():
                 return self.finish()
         turn = self.finish()
         turn.decide_at = self._now
         return turn
+
+    def _settled(self, commands: list[Command]) -> bool:
+        """Whether deciding again would find nothing: a decision walks as far as it can, and these begin
+        what has to be waited for."""
+        if not commands:
+            return True
+        return all(command.type in _BEGINS_WAITING for command in commands) and not self._x.at_limit()
 
     def _decided(self) -> list[Command]:
         deadline = self._taken.config.compensation_deadline_seconds * 1000

@@ -108,7 +108,7 @@ async def _measure(store: PostgresStore) -> Mapping[str, float]:
             hash_=input_hash("bench", 1, {"n": n}),
             at_ms=now_ms,
         )
-        await store.start_workflow(fence, new, actor="key:bench", host_id=host)
+        await store.start_workflow(fence, new, host_id=host)
     starting = time.perf_counter() - began
     world = _World(store, host, tenant)
     began = time.perf_counter()

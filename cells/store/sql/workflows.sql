@@ -26,22 +26,21 @@ CROSS JOIN LATERAL (
     WHERE d.tenant_id = w.tenant_id AND d.name = w.name AND (w.version = 0 OR d.version = w.version)
     ORDER BY d.version DESC LIMIT 1) AS d;
 
--- name: workflow_start
--- A new execution (tenant_id, workflow_id) unless another one holds the id; its first event is at sequence 1.
-INSERT INTO workflows (tenant_id, run_id, workflow_id, shard, status, holds_id, definition, version, input_hash,
-                       region_policy, next_seq, epoch, takeovers, decide_at, history_bytes, parent, started_at)
-VALUES (%(tenant)s, %(run)s, %(workflow)s, %(shard)s, 'RUNNING', true, %(definition)s, %(version)s, %(hash)s,
-        %(policy)s, 2, %(epoch)s, jsonb_build_array(jsonb_build_array(%(epoch)s::bigint, 1)), %(at)s, %(size)s,
-        %(parent)s::text::jsonb, %(at)s)
-ON CONFLICT (tenant_id, workflow_id) WHERE holds_id DO NOTHING
-RETURNING run_id;
-
 -- name: workflow_latest
 -- The execution that a workflow id means (tenant_id, workflow_id): the one that holds it, else the latest.
 SELECT run_id, workflow_id, shard, status, definition, version, input_hash, region_policy, next_seq, epoch,
        takeovers::text, decide_at, timer_at, history_bytes, parent::text, started_at, closed_at, result, error
 FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s
 ORDER BY holds_id DESC, started_at DESC, run_id DESC LIMIT 1;
+
+-- name: workflow_latest_of
+-- The same for several (tenant_id, workflow_id), by position; those that mean none are left out.
+SELECT w.i::int, f.run_id, f.workflow_id, f.shard, f.status, f.definition, f.version, f.input_hash, f.region_policy,
+       f.next_seq, f.epoch, f.takeovers::text, f.decide_at, f.timer_at, f.history_bytes, f.parent::text, f.started_at,
+       f.closed_at, f.result, f.error
+FROM unnest(%(tenants)s::uuid[], %(workflows)s::text[]) WITH ORDINALITY AS w (tenant_id, workflow_id, i)
+CROSS JOIN LATERAL (SELECT * FROM workflows l WHERE l.tenant_id = w.tenant_id AND l.workflow_id = w.workflow_id
+                    ORDER BY l.holds_id DESC, l.started_at DESC, l.run_id DESC LIMIT 1) AS f;
 
 -- name: workflow_get
 -- One execution (tenant_id, run).

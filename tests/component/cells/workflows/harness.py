@@ -22,7 +22,7 @@ from cells.domain.workflow.parsing import parse_definition
 from cells.ports import Fence, Retryable, Store
 from cells.pulling import Held, Poller, PulledTask
 from cells.store.arrays import datetime_to_ms
-from cells.workflow_ports import Signalled, Taken, Turn, WorkflowRow
+from cells.workflow_ports import NewExecution, Signalled, Taken, Turn, WorkflowRow
 from cells.workflows.effects import execution_of, input_hash
 from cells.workflows.job_runs import Beginner, completion_of, workflow_id
 from cells.workflows.planner import CachedPlanner
@@ -76,12 +76,11 @@ class Flows:
             self.fence, name=name, version=version, source=text, actor="key:test", host_id=self.world.host_id
         )
 
-    async def start(
-        self, workflow_id: str = "order-88213", definition: str = "order_fulfillment", given: Any = None
-    ) -> tuple[WorkflowRow, bool]:
+    def new(self, workflow_id: str, definition: str, given: Any = None) -> NewExecution:
+        """What a start asks for."""
         version = max(v for name, v in self.sources if name == definition)
         at_ms = ms(now())
-        new = execution_of(
+        return execution_of(
             run_id=ids.workflow_run_id(ids.fresh_id(now_ms=at_ms, entropy=os.urandom(10))),
             workflow_id=workflow_id,
             definition=definition,
@@ -91,7 +90,12 @@ class Flows:
             hash_=input_hash(definition, None, given),
             at_ms=at_ms,
         )
-        return await self.store.start_workflow(self.fence, new, actor="key:test", host_id=self.world.host_id)
+
+    async def start(
+        self, workflow_id: str = "order-88213", definition: str = "order_fulfillment", given: Any = None
+    ) -> tuple[WorkflowRow, bool]:
+        new = self.new(workflow_id, definition, given)
+        return await self.store.start_workflow(self.fence, new, host_id=self.world.host_id)
 
     async def settle(self, rounds: int = 50) -> None:
         """Go round until nothing but waiting is left."""

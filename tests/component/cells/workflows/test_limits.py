@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -130,3 +131,33 @@ async def test_what_may_have_happened_is_there_to_be_compared(flows: Flows) -> N
         flows.tenant, WorkflowFilter(to_reconcile=True), after=None, limit=10
     )
     assert [row.workflow_id for row in page.rows] == ["lost"]
+
+
+async def test_many_starts_at_once_are_judged_each_on_its_own(flows: Flows) -> None:
+    await flows.register(WAITS)
+    await flows.world.put_tenant(flows.fence, version=2, pending_timers=1_000)
+    await flows.start("there", "waits", given=1)
+    asked = [
+        flows.new("there", "waits", given=1),  # the same again
+        flows.new("there", "waits", given=2),  # another one under an id in use
+        flows.new("fresh", "waits", given=3),
+        flows.new("fresh", "waits", given=3),  # said twice at once
+        flows.new("fresh", "waits", given=4),
+    ]
+    stale = replace(flows.fence, epoch=flows.fence.epoch - 1)
+    fences = [*([flows.fence] * len(asked)), stale]
+    results = await flows.store.start_workflows(
+        list(zip(fences, [*asked, flows.new("late", "waits")], strict=True)), host_id=flows.world.host_id
+    )
+    told = [type(r).__name__ if isinstance(r, Exception) else (r[0].workflow_id, r[1]) for r in results]
+    assert told == [
+        ("there", False),
+        "WorkflowIdInUse",
+        ("fresh", True),
+        ("fresh", False),
+        "WorkflowIdInUse",
+        "NotOwner",
+    ]
+    begun = results[2]
+    assert not isinstance(begun, Exception)
+    assert begun[0] == await flows.row("fresh"), "what is answered is what was written"
