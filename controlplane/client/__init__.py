@@ -30,7 +30,16 @@ from controlplane.client.errors import (
     WorkflowIdInUse,
 )
 from controlplane.client.retrying import NEVER, Retries
-from controlplane.client.specs import Callback, Dst, HttpTarget, NewJob, Retry, Schedule, TaskQueueTarget
+from controlplane.client.specs import (
+    Callback,
+    Dst,
+    HttpTarget,
+    NewJob,
+    Retry,
+    Schedule,
+    TaskQueueTarget,
+    WorkflowTarget,
+)
 from controlplane.client.sync import Clockhouse
 from controlplane.client.verification import Delivery, Ledger, NotVerified, Verdict, verify
 from controlplane.client.worker import Failed, Task, Worker
@@ -42,5 +51,5 @@ __all__ = [
     "NotVerified", "PayloadTooLarge", "PreconditionFailed", "QuotaExceeded", "Retries", "Retry",
     "RunUnderWay", "Schedule", "ServerError", "StrictAllowanceExceeded", "Task", "TaskQueueTarget",
     "TimedOut", "TransportError", "Unauthenticated", "Unavailable", "UnexpectedAnswer", "Verdict",
-    "Worker", "WorkflowIdInUse", "verify",
+    "Worker", "WorkflowIdInUse", "WorkflowTarget", "verify",
 ]  # fmt: skip

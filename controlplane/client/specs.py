@@ -166,6 +166,20 @@ class Callback:
         return without_none(target_id=self.target_id, path=self.path, url=self.url)
 
 
+@dataclass(frozen=True, slots=True)
+class WorkflowTarget:
+    """A workflow that each run starts; the job's payload is its input. Without a version the newest one when
+    the run begins. `wait`: whether the run ends with its workflow, or as soon as that has begun."""
+
+    definition: str
+    version: int | None = field(default=None, kw_only=True)
+    wait: bool | None = field(default=None, kw_only=True)
+
+    def body(self) -> Json:
+        """As it is sent."""
+        return without_none(type="WORKFLOW", definition=self.definition, version=self.version, wait=self.wait)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retry:
     """How failed attempts of a run are repeated: exponential backoff with full jitter."""
@@ -188,7 +202,7 @@ class NewJob:
     """A job to be created. What is None is left to the tenant's defaults."""
 
     schedule: Schedule
-    target: HttpTarget | TaskQueueTarget
+    target: HttpTarget | TaskQueueTarget | WorkflowTarget
     payload: Any = ABSENT
     headers: Mapping[str, str] | None = None
     name: str | None = None
@@ -239,7 +253,9 @@ class NewJob:
 
 def as_body(value: Any) -> Any:
     """A spec, or a plain mapping with specs in it, as it is sent."""
-    if isinstance(value, (NewJob, Schedule, HttpTarget, TaskQueueTarget, Callback, Retry, Dst)):
+    if isinstance(
+        value, (NewJob, Schedule, HttpTarget, TaskQueueTarget, WorkflowTarget, Callback, Retry, Dst)
+    ):
         return value.body()
     if isinstance(value, datetime):
         return instant(value)

@@ -125,7 +125,11 @@ def form_page(visit: Visit, form: JobForm, status: int = 200, **more: Any) -> Ht
         "rolls": ROLLS,
         "overlaps": OVERLAPS,
         "methods": ("POST", "GET", "PUT", "PATCH", "DELETE"),
-        "target_kinds": (("HTTP", "Clockhouse calls a target"), ("TASK_QUEUE", "A worker fetches it")),
+        "target_kinds": (
+            ("HTTP", "Clockhouse calls a target"),
+            ("TASK_QUEUE", "A worker fetches it"),
+            ("WORKFLOW", "A workflow does it"),
+        ),
         "one_region": _one_region(visit, form, more.get("job")),
         "callbacks": (("on_success", "When a run succeeds"), ("on_failure", "When a run fails for good")),
         "priorities": ("CRITICAL", "HIGH", "DEFAULT", "LOW"),
@@ -133,6 +137,8 @@ def form_page(visit: Visit, form: JobForm, status: int = 200, **more: Any) -> Ht
     try:
         context["targets"] = visit.cell.get("/v1/targets", state="APPROVED", limit=200)["items"]
         context["queues"] = visit.cell.get("/v1/task-queues")["items"]
+        rows = visit.cell.get("/v1/workflow-definitions", limit=LONGEST)["items"]
+        context["definitions"] = list(dict.fromkeys(row["name"] for row in rows))
         context["calendars"] = visit.cell.get("/v1/calendars", limit=LONGEST)["items"]
         shown = JobForm(values=form.values, token="")
         context |= preview(visit, shown)

@@ -14,7 +14,7 @@ from controlplane.console.job_form import CALLBACKS, DEFAULTS, FIELDS, JobForm
 from controlplane.console.wording import parse
 
 _UNITS = (86400, 3600, 60, 1)
-_TARGET = ("target_id", "method", "path", "timeout_seconds", "task_queue", "lease_seconds")
+_TARGET = ("target_id", "method", "path", "timeout_seconds", "task_queue", "lease_seconds", "definition")
 #: A value that no document holds.
 _ABSENT: Any = object()
 
@@ -35,7 +35,9 @@ def fields_of(job: Mapping[str, Any]) -> dict[str, str]:
         "headers": "\n".join(f"{name}: {value}" for name, value in (job.get("headers") or {}).items()),
         "payload": "" if job.get("payload") is None else _pretty(job["payload"]),
         "dispatch_window_seconds": job.get("dispatch_window_seconds"),
-        "target_kind": "TASK_QUEUE" if "task_queue" in target else "HTTP",
+        "target_kind": target["type"],
+        "definition_version": target.get("version"),
+        "wait": "no" if target.get("wait") is False else "yes",
         **{name: target[name] for name in _TARGET if name in target},
         **{name: _plain(retry[name]) for name in retry if name in FIELDS},
         "time_zone": schedule.get("time_zone") or "UTC",
@@ -98,6 +100,8 @@ def _said(form: JobForm) -> dict[str, str]:
     body = form.body()
     flat: dict[str, Any] = {**body, **body["target"], **body["retry_policy"], **body["schedule"]}
     flat |= {"kind": body["schedule"]["type"], "target_kind": body["target"]["type"]}
+    flat["definition_version"] = body["target"].get("version")
+    flat["wait"] = {True: "yes", False: "no"}.get(body["target"].get("wait"))
     flat["every"] = flat.pop("every_seconds", None)
     flat |= {f"dst_{name}": value for name, value in (flat.pop("dst", None) or {}).items()}
     flat["payload"] = _pretty(msgspec.json.decode(body["payload"])) if body.get("payload") else None

@@ -25,6 +25,7 @@ DEFAULTS: dict[str, str] = {
     "method": "POST",
     "timeout_seconds": "30",
     "lease_seconds": "60",
+    "wait": "yes",
     "delivery": "AT_LEAST_ONCE",
     "dst_gap": "SHIFT",
     "dst_overlap": "FIRST",
@@ -40,7 +41,8 @@ DEFAULTS: dict[str, str] = {
 FIELDS = (
     *("name", "kind", "dialect", "cron", "every", "every_unit", "run_at", "time_zone", "start_at", "end_at"),
     *("calendar", "roll", "dst_gap", "dst_overlap", "target_kind", "target_id", "method", "path"),
-    *("timeout_seconds", "task_queue", "lease_seconds", "payload", "headers"),
+    *("timeout_seconds", "task_queue", "lease_seconds", "definition", "definition_version", "wait"),
+    *("payload", "headers"),
     *("max_attempts", "initial_backoff_seconds", "max_backoff_seconds", "priority"),
     *("dispatch_window_seconds", "misfire_policy", "misfire_grace_seconds", "delivery", "region_policy"),
     *("overlap_policy", "concurrency_key", "max_concurrent"),
@@ -65,6 +67,9 @@ _PLACES: dict[str, str] = {
     "/target/type": "target_kind",
     "/target/task_queue": "task_queue",
     "/target/lease_seconds": "lease_seconds",
+    "/target/definition": "definition",
+    "/target/version": "definition_version",
+    "/target/wait": "wait",
     "/target/path": "path",
     "/target/method": "method",
     "/target/timeout_seconds": "timeout_seconds",
@@ -155,6 +160,14 @@ class JobForm:
         if value("target_kind") == "TASK_QUEUE":
             queue, lease = value("task_queue", ""), _number(value("lease_seconds", ""))
             return {"type": "TASK_QUEUE", "task_queue": queue, "lease_seconds": lease}
+        if value("target_kind") == "WORKFLOW":
+            version = value("definition_version", "")
+            return {
+                "type": "WORKFLOW",
+                "definition": value("definition", ""),
+                "version": _number(version) if version else None,
+                "wait": value("wait") != "no",
+            }
         made: dict[str, Any] = {
             "type": "HTTP",
             "target_id": value("target_id", ""),
@@ -194,8 +207,8 @@ class JobForm:
             made["tags"] = tags
         if window := value("dispatch_window_seconds", ""):
             made["dispatch_window_seconds"] = _number(window)
-        # A worker is handed no headers.
-        if value("target_kind") != "TASK_QUEUE" and (headers := self._headers()):
+        # Workers and workflows are handed no headers.
+        if value("target_kind") not in ("TASK_QUEUE", "WORKFLOW") and (headers := self._headers()):
             made["headers"] = headers
         if payload := value("payload", ""):
             made["payload"] = self._payload(payload)

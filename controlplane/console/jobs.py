@@ -25,7 +25,7 @@ from controlplane.console.lists import (
 )
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.why import LOOKS, obstacles
-from controlplane.console.wording import instant, parse
+from controlplane.console.wording import instant, is_called, parse
 
 _DRAWN = 50
 _LISTED = 12
@@ -85,7 +85,7 @@ def job_live(visit: Visit, job_id: str) -> HttpResponse:
 def _job(visit: Visit, job_id: str) -> dict[str, Any]:
     job = visit.cell.get(path("jobs", job_id))
     target = None
-    if "task_queue" not in job["target"]:
+    if is_called(job["target"]):
         its_target = path("targets", job["target"]["target_id"])
         target = visit.cell.get_many([its_target]).get(its_target)
     runs = visit.cell.get("/v1/runs", job_id=job_id, limit=_DRAWN)

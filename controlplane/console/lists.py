@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from cells.domain.job import QUEUE_LABEL
+from cells.domain.job import QUEUE_LABEL, WORKFLOW_LABEL
 from controlplane.console.axis import Bar, Due
 from controlplane.console.cells_client import path
 from controlplane.console.job_form import LOCAL_TIME
@@ -116,12 +116,12 @@ def labels_of(visit: Visit, job_ids: Iterable[str]) -> dict[str, str]:
 
 
 def targets_of(visit: Visit, target_ids: Iterable[str | None]) -> dict[str, str]:
-    """What targets are, in words: their description, or else their address. Task queues, which lists name
-    in their place, are none."""
+    """What targets are, in words: their description, or else their address. Task queues and workflows, which
+    lists name in their place, are none."""
     wanted = {
         path("targets", target_id): target_id
         for target_id in target_ids
-        if target_id and not target_id.startswith(QUEUE_LABEL)
+        if target_id and not target_id.startswith((QUEUE_LABEL, WORKFLOW_LABEL))
     }
     return {
         wanted[target]: str(found.get("description") or found["base_url"])

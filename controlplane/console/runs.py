@@ -12,7 +12,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
-from cells.domain.job import QUEUE_LABEL
+from cells.domain.job import QUEUE_LABEL, WORKFLOW_LABEL
 from cells.domain.outcome import HOLDER_DIED, fingerprint
 from cells.domain.run import TERMINAL, RunState
 from controlplane.console.axis import SCALES, build, scale_for
@@ -161,7 +161,7 @@ def _attempt(
     # A callback carries none of the job's headers.
     its_own = job and job["version"] == run["version"] and not run.get("callback_of")
     own = (job.get("headers") or {}) if job and its_own else {}
-    called = started and not _is_pulled(run)
+    called = started and not str(run["target_id"] or "").startswith((QUEUE_LABEL, WORKFLOW_LABEL))
     more = {"sent": headers if called else {}, "own": own, "answer": readable(attempt.get("body"))}
     return {**attempt, "outcome": outcome, **more}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from controlplane.console.wording import counted, instant, parse
+from controlplane.console.wording import counted, instant, is_called, parse
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +34,7 @@ def obstacles(job: Mapping[str, Any], target: Mapping[str, Any] | None, *, suspe
         )
     if status == "COMPLETED":
         found.append(Finding(look="mute", text="The job has had its last occurrence."))
-    if "task_queue" in job["target"]:
+    if not is_called(job["target"]):
         return found
     name = job["target"]["target_id"]
     if target is None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cells.domain import ids
-from cells.domain.job import QUEUE_LABEL
+from cells.domain.job import QUEUE_LABEL, WORKFLOW_LABEL
 
 #: state -> (word, look, sign). Looks differ in colour, signs in shape.
 STATES: dict[str, tuple[str, str, str]] = {
@@ -227,17 +227,31 @@ def of_workflow(job_id: str) -> bool:
 
 
 def target_page(label: str) -> tuple[str, str]:
-    """The page that shows what a target's label means, and its argument: `queue:<name>` is no target."""
+    """The page that shows what a target's label means, and its argument: `queue:<name>` and
+    `workflow:<definition>` are no targets."""
+    if label.startswith(WORKFLOW_LABEL):
+        return "definition", label.removeprefix(WORKFLOW_LABEL)
     return ("queue", label.removeprefix(QUEUE_LABEL)) if label.startswith(QUEUE_LABEL) else ("target", label)
 
 
+def is_called(target: Mapping[str, Any]) -> bool:
+    """Whether a job's runs are calls of a target: not tasks that workers fetch, nor workflows."""
+    return "target_id" in target
+
+
 def target_label(target: Mapping[str, Any]) -> str:
-    """What a job's target is called where targets are listed: its id, or `queue:<name>`."""
+    """What a job's target is called where targets are listed: its id, `queue:<name>` or
+    `workflow:<definition>`."""
+    if "definition" in target:
+        return f"{WORKFLOW_LABEL}{target['definition']}"
     return f"{QUEUE_LABEL}{target['task_queue']}" if "task_queue" in target else str(target["target_id"])
 
 
 def target_text(target: Mapping[str, Any]) -> str:
     """Where a job's runs go, in one line."""
+    if "definition" in target:
+        version = "the newest version" if target["version"] is None else f"version {target['version']}"
+        return f"workflow {target['definition']}, {version}"
     if "task_queue" in target:
         return f"task queue {target['task_queue']}"
     return f"{target['method']} {target['target_id']}{target['path']}"

@@ -92,7 +92,9 @@ def test_errors_have_words_faults_and_a_status(cli: Cli) -> None:
         json.loads(cli("jobs", "get", "no-such-key", "--json", expect=4).stderr)["error"]["code"]
         == "NOT_FOUND"
     )
-    assert "no target: --target, --url or --queue" in cli("jobs", "create", "--now", expect=2).stderr
+    assert (
+        "no target: --target, --url, --queue or --workflow" in cli("jobs", "create", "--now", expect=2).stderr
+    )
     assert "No such option" in cli("jobs", "list", "--nonsense", expect=2).stderr
     cli.environment["CLOCKHOUSE_API_KEY"] = "ch_live_nobody"
     assert "clockhouse login" in cli("tenant", expect=3).stderr

@@ -29,6 +29,10 @@ Queue = Annotated[
 Lease = Annotated[
     int | None, typer.Option("--lease", help="With --queue: seconds without a heartbeat that lose a task.")
 ]
+Flow = Annotated[
+    str | None,
+    typer.Option("--workflow", help="Instead of a target: what each run starts."),
+]
 Path_ = Annotated[str | None, typer.Option("--path", help="Below the target's base URL.")]
 Url = Annotated[str | None, typer.Option(help="Instead of a target: an address below a registered one.")]
 Method = Annotated[str | None, typer.Option(help="POST, if absent.")]

@@ -15,6 +15,7 @@ from controlplane.client.cli.job_options import (
     Dialect,
     End,
     Every,
+    Flow,
     Headers,
     JobId,
     Lease,
@@ -69,6 +70,7 @@ def create(
     target: TargetOption = None,
     queue: Queue = None,
     lease: Lease = None,
+    workflow: Flow = None,
     path: Path_ = None,
     url: Url = None,
     method: Method = None,
@@ -115,6 +117,10 @@ def create(
         body["target"] = _queued(body, queue, lease)
     elif "target" in given:
         given["target"] = _called(body, given["target"])
+    if workflow is not None:
+        if "target" in body or "target" in given:
+            raise Wrong("either --workflow, or another target: each run starts a workflow")
+        body["target"] = {"type": "WORKFLOW", "definition": workflow}
     if isinstance(body.get("retry_policy"), dict) and "retry_policy" in given:
         given["retry_policy"] = {**body["retry_policy"], **given["retry_policy"]}
     body |= given
@@ -123,7 +129,10 @@ def create(
         what for what, there in (("schedule", "schedule" in body), ("target", "target" in body)) if not there
     ]
     if missing:
-        options = {"schedule": "--cron, --once, --every or --now", "target": "--target, --url or --queue"}
+        options = {
+            "schedule": "--cron, --once, --every or --now",
+            "target": "--target, --url, --queue or --workflow",
+        }
         raise Wrong("; ".join(f"no {what}: {options[what]}" for what in missing))
     job = session.client.jobs.create(body, idempotency_key=idempotency_key)
     show(session, job)

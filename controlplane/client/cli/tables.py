@@ -299,10 +299,14 @@ def stats_table(stats: Stats, now: datetime) -> RenderableType:
 
 def _target(target: Mapping[str, Any]) -> str:
     queue = target.get("task_queue")
+    if definition := target.get("definition"):
+        return f"workflow:{definition}"
     return f"queue:{queue}" if queue else _text(target.get("target_id"))
 
 
 def _target_line(target: Mapping[str, Any]) -> str:
+    if definition := target.get("definition"):
+        return f"workflow {definition}, {target.get('version') or 'the newest version'}"
     if queue := target.get("task_queue"):
         return f"task queue {queue}, lease {target.get('lease_seconds')} s"
     return f"{target.get('method')} {target.get('target_id')}{target.get('path') or ''}"

@@ -350,6 +350,7 @@ class Cell:
             "POST /v1/operations/op_1:stop": {**OPERATION, "state": "STOPPED"},
             "GET /v1/runs": {"items": [RUN], "next_cursor": None, "looked_back_to": None},
             f"GET /v1/runs/{RUN_ID}": RUN,
+            "GET /v1/workflow-definitions": {"items": [], "next_cursor": None},
             "GET /v1/calendars": {"items": [CALENDAR], "next_cursor": None},
             "GET /v1/calendars/cal_de": CALENDAR,
             "PUT /v1/calendars/cal_de": {**CALENDAR, "version": 3},

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from controlplane.console.definitions import FIRST
-from tests.component.controlplane.console.cell import Cell
+from tests.component.controlplane.console.cell import JOB, JOB_ID, Cell
 from tests.component.controlplane.console.conftest import Signed, sign_in
 from tests.component.controlplane.console.flows import (
     CHARGE,
@@ -371,3 +371,21 @@ def test_a_text_is_registered_once(flows: Cell, owner: Signed) -> None:
 def test_a_text_that_names_nothing_is_not_sent(flows: Cell, owner: Signed, text: str, said: str) -> None:
     assert said in sent(owner, "/definition-new", 422, text=text, act="register")
     assert flows.asked("PUT", VERSION) == []
+
+
+# --- jobs that start workflows -----------------------------------------------------------------
+def test_a_job_that_starts_workflows_is_made_and_shown(flows: Cell, owner: Signed) -> None:
+    assert '<option value="order_fulfillment">' in shown(owner, "/jobs/new?target_kind=WORKFLOW")
+    fields = {
+        "kind": "NOW", "target_kind": "WORKFLOW", "definition": "order_fulfillment", "wait": "no",
+        "definition_version": "", "payload": '{"n": 1}', "headers": "A: b",
+    }  # fmt: skip
+    sent(owner, "/jobs/new", 422, **fields)  # the cell has no answer for it
+    body: Any = flows.asked("POST", "/v1/jobs")[-1].body
+    target = {"type": "WORKFLOW", "definition": "order_fulfillment", "version": None, "wait": False}
+    assert (body["target"], body["payload"], "headers" in body) == (target, {"n": 1}, False)
+    flows.answers[f"GET /v1/jobs/{JOB_ID}"] = (200, {**JOB, "target": {**target, "version": 2}})
+    page = shown(owner, f"/jobs/{JOB_ID}/")
+    assert f'href="{owner.base}/definitions/order_fulfillment/"' in page
+    assert "as soon as its workflow has begun" in page
+    assert 'value="order_fulfillment"' in shown(owner, f"/jobs/{JOB_ID}/edit")
