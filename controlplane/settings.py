@@ -77,7 +77,8 @@ APPEND_SLASH = False
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [],
+        # Before those of unfold, whose frame they complete.
+        "DIRS": [Path(__file__).parent / "operators" / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -267,6 +268,7 @@ UNFOLD = {
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "STYLES": [lambda request: static("operators/pages.css")],
+    "SCRIPTS": [lambda request: static("operators/labels.js")],
     "SIDEBAR": {
         "show_search": True,
         "show_all_applications": True,

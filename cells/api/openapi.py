@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import PlainTextResponse
 from pydantic.json_schema import models_json_schema
 
 from cells.api import batch_models, models, shapes, target_models
@@ -127,6 +128,7 @@ def operation(route: dict[str, Any]) -> dict[str, Any]:
         "description": f"{inspect.getdoc(route['function']) or ''}\n\nScope: `{scope}`.",
         "operation_id": route["function"].__name__,
         "openapi_extra": extra,
+        **({"response_class": PlainTextResponse} if route["plain"] else {}),
     }
 
 

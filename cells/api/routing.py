@@ -167,11 +167,13 @@ class Routes:
         idempotent: bool = False,
         etag: bool = False,
         text: bool = False,
+        plain: bool = False,
     ) -> Callable[[Endpoint], Endpoint]:
         """Decorate a route function. `answers` are the good ones, with description and shape;
         `problems` the statuses beyond those every route may answer. `patch` documents a merge
         patch and `body` a body that the function reads itself; `idempotent` the Idempotency-Key
-        header; `etag` If-Match; `text` a body that is a text, YAML or JSON."""
+        header; `etag` If-Match; `text` a body that is a text, YAML or JSON; `plain` a good answer that
+        is a text."""
 
         def decorate(function: Endpoint) -> Endpoint:
             self._list.append(
@@ -187,6 +189,7 @@ class Routes:
                     "idempotent": idempotent,
                     "etag": etag,
                     "text": text,
+                    "plain": plain,
                 }
             )
             return function

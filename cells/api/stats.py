@@ -56,8 +56,8 @@ async def read_stats(call: Call, query: Annotated[StatsQuery, Query()]) -> Respo
         {
             "since": instant(since),
             "until": instant(until),
-            "minutes": [{"minute": instant(row["minute"])} | _figures([row]) for row in rows],  # type: ignore[arg-type]
-            "total": {"minute": instant(since)} | _figures(rows),
+            "minutes": [{"minute": instant(row["minute"])} | figures([row]) for row in rows],  # type: ignore[arg-type]
+            "total": {"minute": instant(since)} | figures(rows),
         }
     )
 
@@ -116,7 +116,8 @@ async def _of_job(call: Call, job_id: str, since: datetime, until: datetime) -> 
     )
 
 
-def _figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Minutes of a tenant's runs added up."""
     shown: dict[str, Any] = {name: sum(row[name] for row in rows) for name in _COUNTS}
     counts = [sum(column) for column in zip(*(row["lag_le"] for row in rows), strict=True)]
     most = max((row["lag_max_ms"] for row in rows), default=0)

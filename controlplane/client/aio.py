@@ -202,6 +202,7 @@ class AsyncStats(AsyncResource):
     """`client.stats`"""
 
     read = AsyncSends(run_calls.read_stats)
+    metrics = AsyncSends(run_calls.read_metrics)
     herd = AsyncSends(bulk_calls.read_herd)
 
 

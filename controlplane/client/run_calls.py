@@ -152,3 +152,8 @@ def list_events(
         read=reads_page(Event),
         query=query(type=kind, limit=limit, cursor=cursor, wait=wait),
     )
+
+
+def read_metrics() -> Call[str]:
+    """The tenant's figures as its Prometheus scrapes them: runs by outcome, lag, what waits, each queue."""
+    return Call(method="GET", path="/v1/metrics", read=lambda answer: answer.body.decode())

@@ -196,6 +196,7 @@ class Stats(Resource):
     """`client.stats`"""
 
     read = Sends(run_calls.read_stats)
+    metrics = Sends(run_calls.read_metrics)
     herd = Sends(bulk_calls.read_herd)
 
 

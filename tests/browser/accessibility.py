@@ -10,8 +10,8 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-#: What keeps people out. Lesser findings are written down, but fail nothing.
-GRAVE = ("serious", "critical")
+#: What keeps people out or in their way. Lesser findings are written down, but fail nothing.
+GRAVE = ("moderate", "serious", "critical")
 _RUN = """async () => {
   const found = await axe.run(document, {resultTypes: ['violations']});
   return found.violations.map(v => ({

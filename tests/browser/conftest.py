@@ -16,6 +16,7 @@ from tests.browser.chromium import FLAGS, MISSING, chromium
 from tests.stack import Stack
 
 PICTURES = Path(__file__).parent / "pictures"
+HEIGHT = 900
 SIGHTS = [(width, theme) for width in (1440, 360) for theme in ("light", "dark")]
 #: What htmx logs when a page is left while a part of it is being fetched.
 _LEAVING = ("htmx:afterRequest", "htmx:sendError", "htmx:sendAbort")
@@ -80,7 +81,7 @@ class Visitor:
 def visiting(browser: Browser, stack: Stack, width: int, theme: str) -> Iterator[Visitor]:
     """A visitor with a browser profile of their own."""
     context = browser.new_context(
-        viewport={"width": width, "height": 900},
+        viewport={"width": width, "height": HEIGHT},
         color_scheme="dark" if theme == "dark" else "light",
         timezone_id="Europe/Berlin",
     )

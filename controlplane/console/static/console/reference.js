@@ -3,6 +3,11 @@
 (function () {
   "use strict";
   const place = document.getElementById("reference");
+  // It is drawn as a page of its own; inside of ours it has no main part, and its tags come below our title.
+  new MutationObserver(() => {
+    place.querySelectorAll("main:not([role])").forEach((main) => main.setAttribute("role", "group"));
+    place.querySelectorAll("h3.opblock-tag:not([aria-level])").forEach((tag) => tag.setAttribute("aria-level", "2"));
+  }).observe(place, { childList: true, subtree: true });
   SwaggerUIBundle({
     url: place.dataset.document,
     domNode: place,

@@ -7,6 +7,7 @@ import uuid
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from standardwebhooks import Webhook
 
 from cells.contract import Scope
@@ -63,6 +64,24 @@ async def test_a_targets_minutes_and_health(running: Cell) -> None:
     assert (await api.get("/v1/stats?target_id=tgt_other"))["minutes"] == []
     await api.problem("GET", "/v1/stats?target_id=tgt_none", status=404, code="NOT_FOUND")
     await api.problem("GET", f"/v1/targets/{TARGET}/health?minutes=0", status=422, code="INVALID")
+
+
+async def test_a_tenants_figures_for_prometheus(running: Cell) -> None:
+    api = running.api
+    await api.target(target_id=TARGET)
+    job = await api.job(TARGET, schedule=PAST)
+    await running.claim(job["job_id"])
+    answer = await api.send("GET", "/v1/metrics")
+    assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (200, "text/plain")
+    told = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    assert told["clockhouse_runs", "succeeded"] == 0
+    assert told["clockhouse_runs_under_way",] == 1
+    assert ("clockhouse_dispatch_lag_seconds", "0.5") not in told  # nothing has run in the last minutes
+    await api.problem("GET", "/v1/metrics?x=1", status=422, code="INVALID")
 
 
 async def test_a_jobs_minutes(running: Cell) -> None:

@@ -108,6 +108,21 @@ async def test_the_life_of_a_task(running: Cell) -> None:
     assert other["reason"] == "EPOCH_SUPERSEDED"
 
 
+async def test_a_task_carries_the_trace_of_whoever_asked(running: Cell) -> None:
+    api = running.api
+    caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    body = {"schedule": {"type": "NOW"}, "target": {"type": "TASK_QUEUE", "task_queue": QUEUE}}
+    sent = {"traceparent": caller, "tracestate": "a=1, b=2"}
+    job = await api.ok("POST", "/v1/jobs", body, status=201, headers=sent)
+    await running.claimable(job["job_id"])
+    await running.claim(job["job_id"])
+    (task,) = await poll(api)
+    assert (task["traceparent"][:36], task["tracestate"]) == (caller[:36], "a=1,b=2")
+    assert task["traceparent"][36:52] != caller[36:52]
+    own = await one(running)
+    assert (own["traceparent"][:36] != caller[:36], own["tracestate"]) == (True, None)
+
+
 async def test_a_stale_epoch_changes_nothing(running: Cell) -> None:
     api = running.api
     task = await one(running)
