@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cells.domain.job import ScheduleType
+from cells.domain.job import NOW_ORDINAL, JobDefinition, ScheduleType
 from cells.domain.trace import span_in, span_of, span_of_run, tracestate_of
 from cells.records import Claim
 
@@ -12,6 +12,13 @@ def asker(claim: Claim) -> str | None:
     own, only linked to the span that made the job: one trace would never end."""
     recurring = claim.definition.schedule.type in (ScheduleType.CRON, ScheduleType.RATE)
     return None if recurring and claim.key.ordinal == 0 else span_of(claim.traceparent)
+
+
+def asked_by(of_run: str | None, of_job: str | None, definition: JobDefinition, ordinal: int) -> str | None:
+    """What is kept of whoever asked for a run: of itself, else for its occurrence of whoever asked for the
+    job. A run that was started by hand, or that tells of another, is nobody else's."""
+    occurrence = NOW_ORDINAL if definition.schedule.type is ScheduleType.NOW else 0
+    return of_job if of_run is None and ordinal == occurrence else of_run
 
 
 def attempt_span(claim: Claim, run_id: str, bits: int) -> str:

@@ -134,6 +134,8 @@ class TargetType(enum.StrEnum):
     WORKFLOW = "WORKFLOW"  # it starts a durable workflow
 
 
+#: Run ids of ad hoc jobs end in `:1`: their only occurrence is their first trigger.
+NOW_ORDINAL = 1
 #: Bounds of `lease_seconds`.
 MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 5, 86_400
 #: What a queue is called where a target's id is expected.

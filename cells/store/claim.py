@@ -16,9 +16,10 @@ from psycopg import errors
 from cells.domain.claiming import plan_claim
 from cells.domain.epochs import next_epoch
 from cells.domain.ids import RunKey
-from cells.domain.job import ScheduleType
+from cells.domain.job import NOW_ORDINAL, ScheduleType
 from cells.domain.schedule import ScheduleError
 from cells.ports import Claim, ClaimResult, Member
+from cells.spans import asked_by
 from cells.store import callbacks, concurrency
 from cells.store.arrays import datetime_to_ms, from_datetime, to_ms
 from cells.store.base import StoreBase
@@ -42,8 +43,6 @@ from cells.store.overlap import admit_overlaps
 
 #: A push run's lease outlives its call's timeout by this much.
 LEASE_MARGIN_MS = 60_000
-#: Run ids of ad hoc jobs end in `:1`: their only occurrence is their first trigger.
-NOW_ORDINAL = 1
 
 _log = logging.getLogger(__name__)
 
@@ -265,9 +264,7 @@ def _reclaim(member: Member, row: Row, now: datetime) -> Claim:
         _,
     ) = row
     definition = decode_definition(stored)
-    occurrence = NOW_ORDINAL if definition.schedule.type is ScheduleType.NOW else 0
-    if trace is None and member.ordinal == occurrence:
-        trace = made  # nobody asked for this run but whoever asked for the job
+    trace = asked_by(trace, made, definition, member.ordinal)
     if which is not None:
         definition = callbacks.as_job(definition, which)
     return Claim(

@@ -11,7 +11,7 @@ from psycopg import errors
 from cells.domain import ids as ids_
 from cells.domain.claiming import Skip
 from cells.domain.epochs import next_epoch
-from cells.domain.job import JobState, ScheduleType
+from cells.domain.job import NOW_ORDINAL, JobState, ScheduleType
 from cells.domain.missed import CANCELLED, EDITED, PAUSED, missed, through
 from cells.domain.run import RunState
 from cells.domain.transitions import job_allowed
@@ -20,7 +20,6 @@ from cells.store.allowance import check_strict, is_strict, needs_allowance
 from cells.store.arrays import blobs, from_datetime, instants, int4s, texts, uuids
 from cells.store.base import StoreBase, fenced
 from cells.store.calendars import outdated
-from cells.store.claim import NOW_ORDINAL
 from cells.store.create import facets
 from cells.store.database import Connection, Row, fetch_all, fetch_one, run
 from cells.store.definitions import encode_definition

@@ -15,6 +15,7 @@ from cells.domain.ids import RunKey
 from cells.domain.run import Attempt, RunState
 from cells.ports import Claim
 from cells.pulling import Held, PulledRun, PulledTask, QueueId
+from cells.spans import asked_by
 from cells.store.arrays import datetime_to_ms, from_datetime, instants, int4s, int8s, labels, uuids
 from cells.store.database import Row
 from cells.store.definitions import decode_definition
@@ -62,6 +63,7 @@ def _task(tenant_id: uuid.UUID, row: Row) -> PulledTask:
         ownership,
         stored,
         payload,
+        made,
         now,
     ) = row
     definition = decode_definition(stored)
@@ -81,7 +83,7 @@ def _task(tenant_id: uuid.UUID, row: Row) -> PulledTask:
         released_ms=0 if released_at is None else datetime_to_ms(released_at),
         claimed_ms=datetime_to_ms(now),
         lease_ms=lease_ms,
-        traceparent=trace,
+        traceparent=asked_by(trace, made, definition, ordinal),
     )
     return PulledTask(claim=claim, lease_expires_at=now + timedelta(milliseconds=lease_ms))
 

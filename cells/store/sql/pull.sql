@@ -28,7 +28,7 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
 -- somebody else holds are passed over.
 SELECT q.i::int, r.parent_id, r.scheduled_for, r.ordinal, r.version, r.epoch, r.series, r.attempt, r.priority, r.shard,
        r.due_at, r.released_at, r.traceparent, t.ownership_epoch, coalesce(r.spec, v.definition), coalesce(r.input, v.payload),
-       clock_timestamp()
+       v.traceparent, clock_timestamp()
 FROM unnest(%(tenants)s::uuid[], %(queues)s::text[], %(counts)s::int[], %(critical)s::timestamptz[],
             %(high)s::timestamptz[], %(default)s::timestamptz[], %(low)s::timestamptz[])
      WITH ORDINALITY AS q (tenant_id, task_queue, wanted, critical, high, "default", low, i)
