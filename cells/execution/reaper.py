@@ -25,6 +25,8 @@ _LIMIT = 1000
 #: How far one look at ended leases reaches back into the one before (the 5 s margin among it), and how
 #: often all are looked at: those of tenants that were not active before (seconds).
 _OVERLAP_SECONDS, DEEP_SECONDS = 30.0, 60.0
+#: The part of the time that looks at the leases of workers may take: they count all of them.
+LEASES_SHARE = 0.05
 #: Tasks that wait this long with nobody polling are told of; how often that is looked at (seconds).
 STARVED_SECONDS, STARVED_LOOK_SECONDS = 120, 15.0
 
@@ -40,6 +42,7 @@ class Reaper:
         self._policy = ReapPolicy()
         self._told = clock.monotonic() - STARVED_LOOK_SECONDS
         self._looked: float | None = None  # steady clock: when the last look began that left nothing
+        self._rested = 0.0  # steady clock: when the leases of workers may be looked at again
         self._deep_at = 0.0  # steady clock: when to look at everything again
         self._pulled = metrics.counter("reaper_tasks_reclaimed_total", "Runs taken back from silent workers")
         self._holds = metrics.counter(
@@ -96,8 +99,12 @@ class Reaper:
         return False
 
     async def _reap_pulled(self) -> None:
+        began = self._clock.monotonic()
+        if began < self._rested:
+            return
         leases = await self._store.look_at_leases()
         now = self._clock.monotonic()
+        self._rested = now + (now - began) / LEASES_SHARE
         verdict = self._policy.decide(
             Look(
                 at=now,

@@ -25,7 +25,7 @@ ORDER BY minute;
 SELECT count(*)::int
 FROM hosts h CROSS JOIN LATERAL (
     SELECT FROM runs r
-    WHERE r.host_id = h.host_id AND r.lease_expires_at IS NOT NULL
+    WHERE r.host_id = h.host_id AND r.lease_expires_at > clock_timestamp() - interval '10 seconds'
       AND r.state = 'RUNNING' AND r.tenant_id = %(tenant)s AND r.target_id = %(target)s
     ORDER BY r.lease_expires_at LIMIT 10000
 ) AS held

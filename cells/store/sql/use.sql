@@ -1,16 +1,17 @@
 -- name: use_running
 -- Runs of a tenant that are under way: on living hosts, and in the hands of workers; counted to a little
--- beyond a bound.
+-- beyond a bound. Leases that ended ten seconds ago are the reaper's: as in `use_running_all`.
 SELECT count(*)::bigint
 FROM (
-    (SELECT FROM hosts h JOIN runs r ON r.host_id = h.host_id
-     WHERE h.state = 'LIVE' AND r.lease_expires_at IS NOT NULL AND r.state = 'RUNNING'
-       AND r.tenant_id = %(tenant)s
-     LIMIT %(limit)s)
-    UNION ALL
-    (SELECT FROM runs r
-     WHERE r.tenant_id = %(tenant)s AND r.state = 'RUNNING' AND r.task_queue IS NOT NULL
-     LIMIT %(limit)s)
+    SELECT FROM (
+        SELECT r.tenant_id FROM hosts h JOIN runs r ON r.host_id = h.host_id
+        WHERE h.state = 'LIVE' AND r.lease_expires_at > clock_timestamp() - interval '10 seconds'
+          AND r.tenant_id = %(tenant)s
+        UNION ALL
+        SELECT r.tenant_id FROM runs r
+        WHERE r.host_id IS NULL AND r.lease_expires_at > clock_timestamp() - interval '10 seconds'
+          AND r.task_queue IS NOT NULL AND r.tenant_id = %(tenant)s
+    ) AS under_way
     LIMIT %(limit)s
 ) AS held;
 

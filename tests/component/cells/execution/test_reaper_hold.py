@@ -87,6 +87,7 @@ class Reaping:
         """A look that many seconds later; the runs that it took back."""
         self.clock.passed += after
         before = await self.taken()
+        self.reaper._rested = 0.0  # however long the look before took
         await self.reaper._reap_pulled()
         return [parent for parent in await self.taken() if parent not in set(before)]
 
