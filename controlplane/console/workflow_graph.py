@@ -17,6 +17,13 @@ _DOWN, _ASIDE, _PAD = 26, 22, 16
 _UNDO = 148
 _END = 9  # radius of where it begins and ends
 _MARGIN = 12
+_STANDING = {
+    "good": "done",
+    "bad": "failed",
+    "live": "under way",
+    "wait": "waits",
+    "mute": "passed over",
+}
 #: Characters that fit into a node, in its two lines.
 _NAME, _WHAT, _SHORT = 26, 34, 18
 
@@ -35,6 +42,11 @@ class Node:
     y: float
     width: float
     height: float
+
+    @property
+    def standing(self) -> str:
+        """How it stands, in words."""
+        return _STANDING.get(self.look, "")
 
     @property
     def middle(self) -> float:
