@@ -251,3 +251,13 @@ def test_bad_calls(tenant: Tenant) -> None:
     assert client.post("/internal/meters", _body(_record(tenant, quantity=-1))).status == 422
     assert client.post("/internal/meters", _body(*[_record(tenant)] * 5_001)).status == 413
     assert client.get("/internal/meters").status == 405
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("host", ['a"b', "a\\", "{a,b}", "NULL", "ä 中", "a'b%s"])
+def test_odd_names_are_kept_as_they_are(tenant: Tenant, host: str) -> None:
+    record = _record(tenant, host=host)
+    assert ingest([record]) == [Result.ACCEPTED]
+    assert ingest([record]) == [Result.IDENTICAL]
+    assert ingest([msgspec.structs.replace(record, quantity=9)]) == [Result.CONFLICT]
+    assert MeterRecord.objects.get().host == MeterConflict.objects.get().host == host
