@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from cells.clock import SystemClock
@@ -27,7 +29,7 @@ class Later(SystemClock):
         return super().monotonic() + self.passed
 
 
-async def told(world: World) -> list[tuple[object, ...]]:
+async def told(world: World) -> list[tuple[Any, dict[str, Any]]]:
     """Events about reached quotas: whose, and the data."""
     rows = await world.rows("SELECT tenant_id, data FROM events WHERE type = 'quota.reached' ORDER BY seq")
     return [(tenant, msgspec.json.decode(data)) for tenant, data in rows]
@@ -54,9 +56,9 @@ async def test_at_its_quota_a_tenant_waits_and_everything_runs_in_the_end(timers
         # Nobody else was held up.
         assert len(timers.claims) - len(mine()) == len(others)
     ((tenant, data),) = await told(world)
-    assert (tenant, data) == (
-        world.a.tenant_id, {"quota": "running_runs", "limit": 5, "used": data["used"]},
-    )  # fmt: skip
+    # It may be told before all five are in the store's count: the others have passed the gate.
+    assert (tenant, data["quota"], data["limit"]) == (world.a.tenant_id, "running_runs", 5)
+    assert 0 <= data["used"] <= 5
 
 
 async def test_tasks_in_the_hands_of_workers_count(timers: Timers) -> None:
