@@ -136,6 +136,30 @@ def test_a_failed_run_tells_its_story_and_is_run_again(visitor: Visitor) -> None
     expect(page.get_by_role("status").first).to_contain_text("A new run of fails for good was started.")
 
 
+def test_dead_letters_are_redriven_as_they_were_shown(visitor: Visitor) -> None:
+    page = visitor.page
+    job = make(
+        visitor.stack,
+        "fails again",
+        schedule={"type": "NOW"},
+        target={"target_id": "tgt_echo", "path": "/status/418"},
+        retry_policy={"max_attempts": 1},
+    )
+    visitor.sign_in()
+    visitor.go(f"/t/demo/jobs/{job}/")
+    expect(page.locator("#live")).to_contain_text("Failed", timeout=30_000)
+    visitor.go(f"/t/demo/dlq/?job_id={job}")
+    page.get_by_role("button", name="Redrive …", exact=True).click()
+    heading(page).to_have_text("Redrive 1 dead letter")
+    visitor.picture("redrive-choose")
+    page.get_by_label("A second, at most").fill("5")
+    page.get_by_role("button", name="Redrive 1 dead letter").click()
+    failed = page.locator(".figure", has_text="Failed again").locator(".figure-value")
+    expect(failed).to_have_text("1", timeout=30_000)
+    page.get_by_role("link", name="All redrives and purges").click()
+    expect(page.locator("tbody tr").first).to_contain_text("Redrive")
+
+
 def test_why_it_did_not_run(visitor: Visitor) -> None:
     page = visitor.page
     job = make(visitor.stack, "never asked")
