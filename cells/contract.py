@@ -111,6 +111,66 @@ class SealedUntil(msgspec.Struct, frozen=True, kw_only=True):
     sealed_until: str  # RFC 3339 UTC, whole minute
 
 
+# --- moves of tenants between cells ------------------------------------------------------
+class MoveSide(enum.StrEnum):
+    """Which of the two cells of a move is spoken to."""
+
+    SOURCE = "source"  # where the tenant lives when the move begins
+    DESTINATION = "destination"  # where it is to live
+
+
+class MoveVerb(enum.StrEnum):
+    """What the control plane asks a cell to do for a move. Each may be asked again."""
+
+    # of the source
+    PUBLISH = "publish"  # hold the tenant; keep its changes for the other side
+    BARRIER = "barrier"  # begin nothing new, until a deadline
+    SEAL = "seal"  # write nothing more; answers with the last place in the log
+    DEPART = "depart"  # the tenant lives elsewhere now
+    CLEAN = "clean"  # delete a part of what is no longer needed
+    # of the destination
+    PREPARE = "prepare"  # be empty of the tenant, and ready for it
+    SUBSCRIBE = "subscribe"  # copy, then follow
+    VERIFY = "verify"  # compare what is settled with the source
+    TAIL = "tail"  # after the seal: compare what changed since, and all numbers
+    ACTIVATE = "activate"  # the tenant lives here now
+    LOAD = "load"  # take the timers of the coming hours into the queue
+    RELEASE = "release"  # follow no more
+    # of either
+    PROGRESS = "progress"  # how far it is
+    ABORT = "abort"  # everything as before the move
+
+
+class MoveOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What goes with a verb. Fields that a verb does not need are left out."""
+
+    tenant_id: str  # TypeID
+    attempt: int  # a takeover begins the next one
+    epoch: int  # ownership epoch of the tenant before the move
+    peer: str  # name of the other cell
+    link: str = ""  # names publication, slot, role and subscription
+    peer_url: str = ""  # DEPART, SEAL: where the destination's internal API is
+    conninfo: str = ""  # PREPARE: where the source's rows are read
+    schema: str = ""  # PREPARE: fingerprint of the source's migrations
+    days: tuple[str, ...] = ()  # PREPARE: days of runs that the source keeps apart
+    state: str = "ACTIVE"  # PREPARE: the tenant's state as people know it
+    config: dict[str, object] = {}  # PREPARE
+    config_version: int = 0  # PREPARE
+    barrier_ms: int = 0  # BARRIER
+    patience_ms: int = 0  # SEAL, TAIL, VERIFY: how long to wait for what is under way
+    lsn: str = ""  # TAIL
+    new_epoch: int = 0  # ACTIVATE, DEPART; ABORT: the epoch the tenant goes on under
+
+
+#: Speaks for one cell to another; the key is derived from the installation's.
+CELLS_KID = "cells"
+
+
+def cells_key(installation_key: bytes) -> bytes:
+    """The key with which cells of one installation sign what they hand on to each other."""
+    return hmac.new(installation_key, b"clockhouse cells", hashlib.sha256).digest()
+
+
 class ErrorCode(enum.StrEnum):
     """`code` of a problem document."""
 

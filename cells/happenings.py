@@ -18,7 +18,9 @@ EVENTS_LOOKED_AT = 2000
 class EventRow:
     """An event of one tenant."""
 
-    place: tuple[int, int]  # in the feed: nothing is ever added before one that was read
+    place: tuple[
+        int, int, int
+    ]  # in the feed (epoch, transaction, number): nothing is ever added before one that was read
     at: datetime
     type: str
     subject: str
@@ -32,7 +34,7 @@ class FoundEvents:
     from there at once would find more."""
 
     events: Sequence[EventRow]
-    reached: tuple[int, int] | None
+    reached: tuple[int, int, int] | None
     more: bool
 
 
@@ -43,7 +45,7 @@ class EventStore(Protocol):
         self,
         tenant_id: uuid.UUID,
         *,
-        after: tuple[int, int] | None,
+        after: tuple[int, int, int] | None,
         type_: str | None,
         limit: int,
         looks: int = EVENTS_LOOKED_AT,

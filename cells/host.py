@@ -52,6 +52,7 @@ from cells.timers.loader import Loader
 from cells.timers.metrics import TimerMetrics
 from cells.timers.queue import ValkeyQueue
 from cells.timers.sweeper import Sweeper
+from cells.transfer.moving import Moving
 from cells.upkeep import DAYS_AHEAD, Upkeep
 from cells.vitals import VitalSigns
 from cells.workflows.bell import Bell
@@ -85,6 +86,7 @@ class Process:
         self.bell = Bell(settings.valkey_url, cell=settings.cell_name)
         self.store.workflows_due = self.bell.ring
         self.host = HostAgent(self.store, self.clock, self.metrics, roles=sorted(settings.roles))
+        self.moving = Moving(settings, self.store, self.queue, self.host, clock, self.metrics)
         self.stopping = asyncio.Event()
         self._booted = False
         self._unfit = False  # what this process was told cannot work, however long it waits
@@ -105,6 +107,7 @@ class Process:
                 host=self.host,
                 trial=self.trial,
                 traces=self.traces,
+                transfers=self.moving.service,
                 history=None
                 if self.lake is None
                 else LakeReader(self.store, self.lake, Path(self.scratch.name)),
@@ -188,6 +191,7 @@ class Process:
                     traces=self.traces,
                 ),
             )
+        yield from self.moving.roles()
         if "engine" in roles:
             yield (
                 "engine",

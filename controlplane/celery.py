@@ -61,6 +61,11 @@ app.conf.update(
             "schedule": 30.0,
             "options": {"expires": 30},
         },
+        "drive moves that nobody drives": {
+            "task": "controlplane.moves.tasks.drive_moves",
+            "schedule": 2.0,
+            "options": {"expires": 2},
+        },
         "look after cells": {
             "task": "controlplane.topology.tasks.observe_cells",
             "schedule": 10.0,
@@ -121,6 +126,7 @@ app.conf.update(
 app.autodiscover_tasks(
     [
         "controlplane.events",
+        "controlplane.moves",
         "controlplane.operators",
         "controlplane.topology",
         "controlplane.tenants",

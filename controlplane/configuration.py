@@ -38,6 +38,7 @@ class Configuration:
     stripe_key: str  # empty: nothing is told to Stripe, and everything else works
     stripe_webhook_secret: str
     stripe_url: str  # instead of Stripe's own addresses; empty: those
+    owners_may_move: bool = False  # tenants' owners may start and give up moves of their tenant
 
 
 def _hex_key(name: str, text: str) -> bytes:
@@ -100,6 +101,7 @@ def read_configuration(environ: Mapping[str, str] | None = None) -> Configuratio
         stripe_key=env.get("CONTROL_STRIPE_KEY", ""),
         stripe_webhook_secret=env.get("CONTROL_STRIPE_WEBHOOK_SECRET", ""),
         stripe_url=env.get("CONTROL_STRIPE_URL", "").rstrip("/"),
+        owners_may_move=env.get("CONTROL_OWNERS_MAY_MOVE", "0") == "1",
     )
 
 

@@ -48,6 +48,7 @@ SHARED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "controlplane.moves",
     "controlplane.operators",  # behind allauth, whose admin pages it replaces
 ]
 # The console's workspace, one schema per tenant; see controlplane/workspace/README.md.
@@ -230,6 +231,9 @@ SPECTACULAR_SETTINGS = {
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 # More ticked rows than an operation takes are answered with words, not with a bare 400.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000
+
+# --- moves ---------------------------------------------------------------------------------
+OWNERS_MAY_MOVE = CONFIGURATION.owners_may_move
 
 # --- billing: what it needs to know about the world, handed in ------------------------------
 BILLING_TENURES = "controlplane.topology.tenures.tenures_of"

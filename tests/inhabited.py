@@ -102,6 +102,7 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         **_waiting(api, mark),
         backfill_id=backfill,
         **_billed(stack, tenant),
+        move=_given_up_move(stack, tenant),
     )
     return tenant
 
@@ -148,6 +149,20 @@ def _closed_month(stack: Stack, tenant: Tenant, month: date) -> None:
             " VALUES (%s, %s, 'CLOSED', now(), '[]')",
             (tenant_id, month),
         )
+
+
+def _given_up_move(stack: Stack, tenant: Tenant) -> str:
+    """A move to another cell that was aborted at once."""
+    operator = operator_api(stack)
+    begun = operator.call("POST", "/v1/admin/moves", {"tenant_id": tenant.tenant_id}, expect=(202,))
+    move = str(begun["move_id"])
+    operator.call("POST", f"/v1/admin/moves/{move}:abort", {"reason": "only a look"}, expect=(202, 409))
+
+    def over() -> bool:
+        return bool(operator.get(f"/v1/admin/moves/{move}")["finished_at"])
+
+    eventually_sync(over, timeout=60)
+    return move
 
 
 def _under_way(api: Api, queue: str) -> dict[str, str]:

@@ -26,6 +26,7 @@ from cells.api import (
     jobs,
     ledger,
     lengthening,
+    moves,
     openapi,
     problems,
     reconciling,
@@ -46,9 +47,11 @@ from cells.api import (
 from cells.api.auth import Gate
 from cells.api.services import Host, Services
 from cells.config import Settings
+from cells.contract import CELLS_KID, cells_key
 from cells.observability.metrics import Metrics
 from cells.observability.traces import Traces
 from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
+from cells.transfer_ports import Transfers
 
 #: Tried in this order, the busiest first.
 _RESOURCES = (
@@ -68,7 +71,7 @@ _RESOURCES = (
         events,
     ),
     *(reconciling, workflows, workflow_changes, definitions),
-    *(internal, usage, lengthening),
+    *(internal, usage, lengthening, moves),
 )
 
 
@@ -84,6 +87,7 @@ def create_app(
     trial: TargetTrial,
     history: History | None = None,
     traces: Traces | None = None,
+    transfers: Transfers | None = None,
 ) -> FastAPI:
     """The application. `app.state.services.feed.flush()` waits for what the queue is yet to be told;
     call it before the queue is closed."""
@@ -98,10 +102,13 @@ def create_app(
         trial=trial,
         history=history,
         traces=traces,
+        transfers=transfers,
     )
     app = _with_routes(services)
     app.state.services = services
-    app.add_middleware(Gate, keys=settings.keys, clock=clock)
+    # Cells of one installation hand ends of calls on to each other.
+    others = {CELLS_KID: cells_key(settings.installation_keys[0])}
+    app.add_middleware(Gate, keys={**others, **settings.keys}, clock=clock)
     return app
 
 

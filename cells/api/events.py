@@ -27,9 +27,9 @@ _LOOK_SECONDS = 0.5
 #: Requests of one tenant that may wait at a process at a time.
 WAITERS = 20
 #: Before everything.
-_START = (0, 0)
+_START = (0, 0, 0)
 
-_Place = tuple[int, int]
+_Place = tuple[int, int, int]
 
 
 @routes.add(
@@ -100,9 +100,9 @@ def _one_of_few(waiting: Counter[uuid.UUID], tenant_id: uuid.UUID) -> Iterator[N
 
 
 def _event(row: EventRow) -> documents.Document:
-    xid, seq = row.place
+    epoch, xid, seq = row.place
     return {
-        "event_id": f"evt_{xid}_{seq}",
+        "event_id": f"evt_{epoch}_{xid}_{seq}",
         "type": row.type,
         "at": documents.instant(row.at),
         "subject": row.subject,

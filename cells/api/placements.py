@@ -58,6 +58,10 @@ class Placements:
         """Read it again at the next request."""
         self._known.pop(tenant_id, None)
 
+    def forget_all(self) -> None:
+        """A move changed where somebody lives."""
+        self._known.clear()
+
     def known(self, tenant_text: str) -> dict[str, Any]:
         """What a 421 tells: where the tenant stands as far as this cell knows."""
         told: dict[str, Any] = {"cell": self._cell, "tenant_id": tenant_text, "tenant_state": None}

@@ -24,6 +24,7 @@ from cells.observability.metrics import SIZE_BUCKETS, Metrics
 from cells.observability.traces import Traces
 from cells.ports import Clock, Fence, History, Queue, Secrets, Store, TargetTrial
 from cells.pulling import Beat, Extended
+from cells.transfer_ports import Transfers
 from cells.workflow_ports import NewExecution, WorkflowRow
 
 #: Heartbeats and endings in one transaction at most; a bulk request may be as large by itself.
@@ -53,6 +54,7 @@ class Services:
         trial: TargetTrial,
         history: History | None = None,
         traces: Traces | None = None,
+        transfers: Transfers | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
     ):
         self.store = store
@@ -65,6 +67,7 @@ class Services:
         self.trial = trial
         self.history = history  # None: nothing leaves the store
         self.traces = traces  # None: nobody collects spans
+        self.transfers = transfers  # None: this cell takes no part in moves
         self.entropy = entropy
         self.placements = Placements(store, clock, cell=settings.cell_name)
         self.targets = KnownTargets(store, clock)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
 
-from cells.ports import Fence, NotOwner, TenantConfig
+from cells.ports import Completion, Fence, NotOwner, TenantConfig
 from cells.pulling import QueueId
 from cells.store.allowance import PendingTimers
 from cells.store.database import Connection, Database, fetch_one
@@ -32,6 +32,8 @@ class StoreBase:
         self._host_name = cell_name  # of the incarnation registered through this store
         #: Called after a commit that left something to record for a workflow.
         self.workflows_due: Callable[[], None] = _nobody
+        #: Told of completions that changed nothing: their tenants may have moved away.
+        self.completions_refused: Callable[[Sequence[Completion]], None] = _nowhere
 
     @asynccontextmanager
     async def _write(self, fence: Fence, host_id: int) -> AsyncIterator[tuple[Connection, Entry]]:
@@ -49,6 +51,10 @@ async def fenced(connection: Connection, fence: Fence) -> TenantConfig:
     if row is None:
         raise NotOwner(f"tenant {fence.tenant_id} is not active here under epoch {fence.epoch}")
     return msgspec.json.decode(row[0], type=TenantConfig)
+
+
+def _nowhere(_: Sequence[Completion]) -> None:
+    """Their runs were claimed anew or have ended."""
 
 
 def _nobody() -> None:

@@ -16,7 +16,7 @@ from cells.store.journal import Entry
 #: Ids that one event names; it counts the others.
 NAMED = 20
 #: Columns of the statements: whether an event is of the type asked for, and its number among those looked at.
-_FITS, _NUMBER = 7, 8
+_FITS, _NUMBER = 8, 9
 
 
 class Events(StoreBase):
@@ -26,7 +26,7 @@ class Events(StoreBase):
         self,
         tenant_id: uuid.UUID,
         *,
-        after: tuple[int, int] | None,
+        after: tuple[int, int, int] | None,
         type_: str | None,
         limit: int,
         looks: int = EVENTS_LOOKED_AT,
@@ -38,15 +38,15 @@ class Events(StoreBase):
         async with self._database.transaction() as connection:
             if after is None:
                 rows = await fetch_all(connection, "events_newest", parameters)
-                newest = (rows[0][0], rows[0][1]) if rows else None
+                newest = rows[0][:3] if rows else None
                 found = [_event(row) for row in rows if row[_FITS]][:limit]
                 return FoundEvents(events=found[::-1], reached=newest, more=False)
-            place = {"xid": after[0], "seq": after[1]}
+            place = dict(zip(("epoch", "xid", "seq"), after, strict=True))
             rows = await fetch_all(connection, "events_after", {**parameters, **place})
         found = [_event(row) for row in rows if row[_FITS]][:limit]
         if len(found) == limit:
             return FoundEvents(events=found, reached=found[-1].place, more=True)
-        reached = (rows[-1][0], rows[-1][1]) if rows else None
+        reached = rows[-1][:3] if rows else None
         return FoundEvents(events=found, reached=reached, more=bool(rows) and rows[-1][_NUMBER] == looks)
 
     async def add_event(
@@ -71,8 +71,8 @@ class Events(StoreBase):
 
 
 def _event(row: Row) -> EventRow:
-    xid, seq, at, type_, subject, actor, data, *_ = row
-    return EventRow(place=(xid, seq), at=at, type=type_, subject=subject, actor=actor, data=data)
+    epoch, xid, seq, at, type_, subject, actor, data, *_ = row
+    return EventRow(place=(epoch, xid, seq), at=at, type=type_, subject=subject, actor=actor, data=data)
 
 
 def tell_created(entry: Entry, chosen: Sequence[tuple[Fence, NewJob]]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 
-from cells.ports import Store, Terminal
+from cells.ports import Applied, Completion, Store, Terminal
 from cells.store.backfills import Backfills
 from cells.store.calendars import Calendars
 from cells.store.callbacks import Callbacks
@@ -38,6 +39,7 @@ from cells.store.status import Status
 from cells.store.targets import Targets
 from cells.store.task_queues import TaskQueues
 from cells.store.tenants import Tenants
+from cells.store.transfer import application_of
 from cells.store.triggers import Triggers
 from cells.store.upkeep import Upkeep
 from cells.store.use import Use
@@ -89,7 +91,7 @@ class PostgresStore(
     """One cell's truth. `open` before use, on a migrated database."""
 
     def __init__(self, url: str, *, cell_name: str, pool_size: int = 10) -> None:
-        database = Database(url, pool_size=pool_size, application_name=f"clockhouse {cell_name}")
+        database = Database(url, pool_size=pool_size, application_name=application_of(cell_name))
         super().__init__(database, cell_name=cell_name)
 
     async def open(self) -> Self:
@@ -102,6 +104,14 @@ class PostgresStore(
             await self.close()
             raise Terminal(f"this database belongs to cell {None if row is None else row[0]}")
         return self
+
+    async def complete(self, completions: Sequence[Completion], *, host_id: int) -> Applied:
+        """See `ports.Store.complete`. What was refused is told to `completions_refused`."""
+        done = await super().complete(completions, host_id=host_id)
+        if not all(done.applied):
+            pairs = zip(completions, done.applied, strict=True)
+            self.completions_refused([completion for completion, took in pairs if not took])
+        return done
 
     async def close(self) -> None:
         """Close every connection."""

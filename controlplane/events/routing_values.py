@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from controlplane.identity import TENANT, encode
+from controlplane.moves.machine import HELD
+from controlplane.moves.models import TenantMove
 from controlplane.tenants.models import ApiKey, Tenant, tenant_uuid
 from controlplane.topology.cell_keys import open_cell_key
 from controlplane.topology.models import Cell, CellState, Site
@@ -39,7 +41,9 @@ def keys(ids: Sequence[str] | None) -> dict[str, dict[str, Any]]:
 
 def tenants(ids: Sequence[str] | None) -> dict[str, dict[str, Any]]:
     """Placed tenants by TypeID."""
-    placed = Tenant.objects.filter(placement__isnull=False)
+    placed = Tenant.objects.filter(placement__isnull=False).annotate(
+        held=Exists(TenantMove.objects.filter(tenant=OuterRef("pk"), state__in=sorted(HELD)))
+    )
     if ids is not None:
         placed = placed.filter(pk__in=[u for u in map(tenant_uuid, ids) if u is not None])
     rows = placed.values_list(
@@ -49,15 +53,17 @@ def tenants(ids: Sequence[str] | None) -> dict[str, dict[str, Any]]:
         "placement__epoch",
         "placement__cell__ownership_epoch",
         "quota__api_requests_per_second",
+        "held",
     )
     return {
         encode(TENANT, tenant): {
             "cell": cell,
             "epoch": max(epoch, cell_epoch),
-            "state": state,
+            # Routers hold requests for a moment, rather than ask a cell that is just giving it away.
+            "state": "HANDOFF" if held else state,
             "api_requests_per_second": rate,
         }
-        for tenant, state, cell, epoch, cell_epoch, rate in rows.iterator(chunk_size=5_000)
+        for tenant, state, cell, epoch, cell_epoch, rate, held in rows.iterator(chunk_size=5_000)
     }
 
 

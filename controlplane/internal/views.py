@@ -44,11 +44,11 @@ View = Callable[..., HttpResponse]
 _KID = re.compile(r"\Av1;kid=([A-Za-z0-9-]{1,63});")
 
 
-def _json(value: Any, status: int = 200) -> HttpResponse:
+def json_answer(value: Any, status: int = 200) -> HttpResponse:
     return HttpResponse(msgspec.json.encode(value), status=status, content_type="application/json")
 
 
-def _problem(status: int, code: ErrorCode, detail: str) -> HttpResponse:
+def problem_answer(status: int, code: ErrorCode, detail: str) -> HttpResponse:
     document = {
         "type": problem_type(code),
         "title": PROBLEM_TITLES[code],
@@ -59,12 +59,12 @@ def _problem(status: int, code: ErrorCode, detail: str) -> HttpResponse:
     return HttpResponse(msgspec.json.encode(document), status=status, content_type="application/problem+json")
 
 
-def _method(allowed: str) -> Callable[[View], View]:
+def method(allowed: str) -> Callable[[View], View]:
     def decorate(view: View) -> View:
         @wraps(view)
         def checked(request: HttpRequest, *args: Any) -> HttpResponse:
             if request.method != allowed:
-                return _problem(405, ErrorCode.METHOD_NOT_ALLOWED, f"only {allowed}")
+                return problem_answer(405, ErrorCode.METHOD_NOT_ALLOWED, f"only {allowed}")
             return view(request, *args)
 
         return csrf_exempt(checked)
@@ -78,48 +78,48 @@ def _from_router(view: View) -> View:
         try:
             caller = verify(request, {ROUTER_KID: settings.CONFIGURATION.router_key}, whole_body=True)
         except BadSignature as e:
-            return _problem(401, ErrorCode.UNAUTHENTICATED, str(e))
+            return problem_answer(401, ErrorCode.UNAUTHENTICATED, str(e))
         # The router signs customers' requests with the same key; only its own carry this scope.
         if Scope.INTERNAL not in caller.scopes:
-            return _problem(403, ErrorCode.FORBIDDEN, "needs the scope internal")
+            return problem_answer(403, ErrorCode.FORBIDDEN, "needs the scope internal")
         return view(request)
 
     return checked
 
 
-@_method("GET")
+@method("GET")
 @_from_router
 def routing_snapshot(request: HttpRequest) -> HttpResponse:
     """GET /internal/routing/snapshot"""
-    return _json(feed.snapshot())
+    return json_answer(feed.snapshot())
 
 
-@_method("GET")
+@method("GET")
 @_from_router
 def routing_changes(request: HttpRequest) -> HttpResponse:
     """GET /internal/routing/changes?cursor=… ; 410: take a snapshot."""
     try:
-        return _json(feed.changes(request.GET.get("cursor", "")))
+        return json_answer(feed.changes(request.GET.get("cursor", "")))
     except feed.CursorGone:
-        return _problem(410, ErrorCode.NOT_FOUND, "the cursor is too old: take a snapshot")
+        return problem_answer(410, ErrorCode.NOT_FOUND, "the cursor is too old: take a snapshot")
 
 
 class _Used(msgspec.Struct, forbid_unknown_fields=True):
     keys: dict[str, int]
 
 
-@_method("POST")
+@method("POST")
 @_from_router
 def routing_used(request: HttpRequest) -> HttpResponse:
     """POST /internal/routing/used {"keys": {"<key id>": last_used_ms}}"""
     try:
         used = msgspec.json.decode(request.body, type=_Used)
     except msgspec.DecodeError as e:
-        return _problem(400, ErrorCode.MALFORMED, str(e))
+        return problem_answer(400, ErrorCode.MALFORMED, str(e))
     if any(not 0 < ms < 10**14 for ms in used.keys.values()):
-        return _problem(400, ErrorCode.MALFORMED, "times are Unix milliseconds")
+        return problem_answer(400, ErrorCode.MALFORMED, "times are Unix milliseconds")
     feed.mark_used(used.keys)
-    return _json({})
+    return json_answer({})
 
 
 class _Act(msgspec.Struct, forbid_unknown_fields=True):
@@ -137,7 +137,7 @@ class _Acts(msgspec.Struct, forbid_unknown_fields=True):
     acts: list[_Act]
 
 
-@_method("POST")
+@method("POST")
 @_from_router
 def operator_acts(request: HttpRequest) -> HttpResponse:
     """POST /internal/operator-acts {"acts": […]}: what operators' keys asked cells for. The id of an act
@@ -145,14 +145,14 @@ def operator_acts(request: HttpRequest) -> HttpResponse:
     try:
         acts = msgspec.json.decode(request.body, type=_Acts).acts
     except msgspec.DecodeError as e:
-        return _problem(422, ErrorCode.INVALID, str(e))
+        return problem_answer(422, ErrorCode.INVALID, str(e))
     if len(acts) > _MOST_ACTS:
-        return _problem(413, ErrorCode.PAYLOAD_TOO_LARGE, f"at most {_MOST_ACTS} acts")
+        return problem_answer(413, ErrorCode.PAYLOAD_TOO_LARGE, f"at most {_MOST_ACTS} acts")
     events = []
     for n, act in enumerate(acts):
         tenant_id = decode(TENANT, act.tenant_id)
         if tenant_id is None or not 0 < act.at_ms < 10**14:
-            return _problem(422, ErrorCode.INVALID, f"/acts/{n}: no tenant's id, or no time")
+            return problem_answer(422, ErrorCode.INVALID, f"/acts/{n}: no tenant's id, or no time")
         events.append(
             AuditEvent(
                 id=act.act_id, at=datetime.fromtimestamp(act.at_ms / 1000, UTC), tenant_id=tenant_id,
@@ -162,7 +162,7 @@ def operator_acts(request: HttpRequest) -> HttpResponse:
             )
         )  # fmt: skip
     AuditEvent.objects.bulk_create(events, ignore_conflicts=True)
-    return _json({})
+    return json_answer({})
 
 
 class _Meters(msgspec.Struct, forbid_unknown_fields=True):
@@ -170,7 +170,7 @@ class _Meters(msgspec.Struct, forbid_unknown_fields=True):
     watermarks: list[SealedUntil] = []
 
 
-def _meter_caller(request: HttpRequest) -> tuple[str, Caller]:
+def calling_cell(request: HttpRequest) -> tuple[str, Caller]:
     """(name of the sender, caller). Cells sign with their own key, routers with theirs."""
     match = _KID.match(request.headers.get(SIGNATURE_HEADER, ""))
     if match is None:
@@ -184,36 +184,36 @@ def _meter_caller(request: HttpRequest) -> tuple[str, Caller]:
     return kid, verify(request, keys, whole_body=True)
 
 
-@_method("POST")
+@method("POST")
 def meters(request: HttpRequest) -> HttpResponse:
     """POST /internal/meters {"records": […], "watermarks": […]} → {"results": […]} in order.
     409: some record contradicts the ledger; `results` is there, too."""
     try:
-        sender, caller = _meter_caller(request)
+        sender, caller = calling_cell(request)
     except BadSignature as e:
-        return _problem(401, ErrorCode.UNAUTHENTICATED, str(e))
+        return problem_answer(401, ErrorCode.UNAUTHENTICATED, str(e))
     if Scope.INTERNAL not in caller.scopes:
-        return _problem(403, ErrorCode.FORBIDDEN, "needs the scope internal")
+        return problem_answer(403, ErrorCode.FORBIDDEN, "needs the scope internal")
     try:
         sent = msgspec.json.decode(request.body, type=_Meters)
     except msgspec.DecodeError as e:
-        return _problem(400, ErrorCode.MALFORMED, str(e))
+        return problem_answer(400, ErrorCode.MALFORMED, str(e))
     records, marks = sent.records, sent.watermarks
     if len(records) > MOST_RECORDS:
-        return _problem(413, ErrorCode.PAYLOAD_TOO_LARGE, f"at most {MOST_RECORDS} records")
+        return problem_answer(413, ErrorCode.PAYLOAD_TOO_LARGE, f"at most {MOST_RECORDS} records")
     for record in records:
         if record.cell != sender:
-            return _problem(403, ErrorCode.FORBIDDEN, f"{sender} may not speak for {record.cell}")
+            return problem_answer(403, ErrorCode.FORBIDDEN, f"{sender} may not speak for {record.cell}")
         # Routers count requests, and nobody else does.
         if (record.metric is Metric.API_REQUESTS) != (sender == ROUTER_KID):
-            return _problem(403, ErrorCode.FORBIDDEN, f"{sender} does not count {record.metric}")
+            return problem_answer(403, ErrorCode.FORBIDDEN, f"{sender} does not count {record.metric}")
     if marks and sender == ROUTER_KID:
-        return _problem(403, ErrorCode.FORBIDDEN, "routers seal nothing")
+        return problem_answer(403, ErrorCode.FORBIDDEN, "routers seal nothing")
     try:
         results = ingest(records, anywhere=sender == ROUTER_KID)
         raise_watermarks(sender, [(m.store, m.epoch, m.sealed_until) for m in marks])
     except (MalformedRecord, MalformedWatermark) as e:
-        return _problem(422, ErrorCode.INVALID, str(e))
+        return problem_answer(422, ErrorCode.INVALID, str(e))
     if Result.CONFLICT in results:
         # The rest of the call was taken all the same: the words say what became of each record.
         document = {
@@ -224,5 +224,5 @@ def meters(request: HttpRequest) -> HttpResponse:
             "code": ErrorCode.CONFLICT,
             "results": results,
         }
-        return _json(document, status=409)
-    return _json({"results": results})
+        return json_answer(document, status=409)
+    return json_answer({"results": results})

@@ -23,6 +23,10 @@ class CellUnreachable(Exception):
     """The cell did not answer, or not as agreed."""
 
 
+class CellRefused(CellUnreachable):
+    """The cell says that its state does not allow it (409)."""
+
+
 @lru_cache(maxsize=1)
 def _http() -> httpx.Client:
     # `trust_env` off: a proxy meant for the outside must not see internal calls.
@@ -75,9 +79,19 @@ def call_cell(cell: Cell, method: str, path: str, body: Any = None, *, timeout: 
         headers["Content-Type"] = "application/json"
     patience = _TIMEOUT if timeout is None else httpx.Timeout(timeout, connect=1.0)
     answer = _exchange(cell.name, url, method, path, content, headers, patience)
+    if answer.status_code == httpx.codes.CONFLICT:
+        raise CellRefused(f"{cell.name}: {_detail(answer)}")
     if answer.status_code != 200:
         raise CellUnreachable(f"{cell.name}: {answer.status_code} to {method} {path}: {answer.text[:200]}")
     try:
         return msgspec.json.decode(answer.content)
     except msgspec.DecodeError as e:
         raise CellUnreachable(f"{cell.name}: no JSON in the answer to {method} {path}") from e
+
+
+def _detail(answer: httpx.Response) -> str:
+    """The sentence of a problem document."""
+    try:
+        return str(msgspec.json.decode(answer.content)["detail"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return answer.text[:200]

@@ -264,6 +264,8 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "resume_own_tenant": {},
         "set_budget": {"amount": "1"},
         "forecast_schedule": {"occurrences": 1},
+        "start_own_move": {"dry_run": True},
+        "abort_own_move": {},
         # Operators' own; no tenant's key opens them.
         "create_price_book": {
             "name": "intruder", "currency": "USD", "effective_from": "2099-01-01", "prices": [],
@@ -291,6 +293,8 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "drain_cell": {},
         "open_cell": {},
         "retire_cell": {},
+        "start_move": {"tenant_id": things["tenant"]},
+        "abort_move": {},
         "explain_placement": {"region": "local", "job_runs_per_second": 1},
         "register_region": {"name": "intruder"},
         "create_tenant": {"slug": "intruder", "name": "Intruder"},

@@ -23,11 +23,15 @@ SELECT tenant_id, region_policy, sum(n)::bigint FROM (
     SELECT r.tenant_id, coalesce(j.region_policy, 'HOME_ASYNC'), count(*)
     FROM runs r LEFT JOIN jobs j ON j.tenant_id = r.tenant_id AND j.job_id = r.parent_id
     WHERE r.timer_at IS NOT NULL GROUP BY 1, 2
-) AS waiting GROUP BY 1, 2 HAVING sum(n) > 0;
+) AS waiting
+-- A tenant that has moved away, or is still on its way here, is counted by the cell it lives in.
+WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.tenant_id = waiting.tenant_id AND t.state = 'MOVED')
+GROUP BY 1, 2 HAVING sum(n) > 0;
 
 -- name: gauge_stored
 -- Bytes stored per tenant_id and region policy, as last added up.
-SELECT tenant_id, region_policy, bytes FROM meter_stored WHERE bytes > 0;
+SELECT tenant_id, region_policy, bytes FROM meter_stored m
+WHERE bytes > 0 AND NOT EXISTS (SELECT FROM tenants t WHERE t.tenant_id = m.tenant_id AND t.state = 'MOVED');
 
 -- name: stored_due
 -- Whether it is time to add up what is stored, and nobody else is at it.

@@ -1,13 +1,16 @@
 -- name: tenant_put
--- What the control plane says; an older configuration or epoch never overwrites a newer one.
-INSERT INTO tenants AS t (tenant_id, state, ownership_epoch, config_version, config)
-VALUES (%(tenant)s, %(state)s, %(epoch)s, %(config_version)s, %(config)s::jsonb)
+-- What the control plane says; an older configuration or epoch never overwrites a newer one. While a move holds
+-- the tenant, and where it has moved away, its state and epoch are the move's.
+INSERT INTO tenants AS t (tenant_id, state, ownership_epoch, config_version, config, told_state)
+VALUES (%(tenant)s, %(state)s, %(epoch)s, %(config_version)s, %(config)s::jsonb, %(state)s)
 ON CONFLICT (tenant_id) DO UPDATE SET
-    state = excluded.state, ownership_epoch = excluded.ownership_epoch,
-    config_version = excluded.config_version, config = excluded.config, updated_at = now()
+    state = CASE WHEN t.move_id IS NULL OR t.state IN ('ACTIVE', 'SUSPENDED') THEN excluded.state ELSE t.state END,
+    ownership_epoch = CASE WHEN t.move_id IS NULL OR t.state IN ('ACTIVE', 'SUSPENDED') THEN excluded.ownership_epoch
+                           ELSE t.ownership_epoch END,
+    told_state = excluded.state, config_version = excluded.config_version, config = excluded.config, updated_at = now()
 WHERE excluded.ownership_epoch >= t.ownership_epoch AND excluded.config_version >= t.config_version
   AND (excluded.ownership_epoch, excluded.config_version, excluded.state, excluded.config)
-      IS DISTINCT FROM (t.ownership_epoch, t.config_version, t.state, t.config)
+      IS DISTINCT FROM (t.ownership_epoch, t.config_version, t.told_state, t.config)
 RETURNING config_version;
 
 -- name: tenant_get

@@ -155,7 +155,8 @@ async def test_nothing_is_added_before_a_cursor(running: Cell) -> None:
     await told(api, count=2)
     async with await psycopg.AsyncConnection.connect(running.database_url) as slow:
         await slow.execute(
-            b"INSERT INTO events (tenant_id, type, subject, data) VALUES (%s, 'test', 'x', '{}')",
+            b"INSERT INTO events (tenant_id, epoch, type, subject, data)"
+            b" SELECT tenant_id, ownership_epoch, 'test', 'x', '{}' FROM tenants WHERE tenant_id = %s",
             (api.tenant,),
         )
         job = await api.job(TARGET)
@@ -183,7 +184,7 @@ async def test_a_search_without_a_find_moves_on(running: Cell) -> None:
     for verb in ("pause", "resume"):
         await api.ok("POST", f"/v1/jobs/{job['job_id']}:{verb}")
     all_of_them = await told(api, count=5)
-    store, tenant, place, seen = running.store, api.tenant, (0, 0), []
+    store, tenant, place, seen = running.store, api.tenant, (0, 0, 0), []
     while True:
         found = await store.events(tenant, after=place, type_="job.resumed", limit=5, looks=2)
         seen.append([event.type for event in found.events])
@@ -196,11 +197,11 @@ async def test_a_search_without_a_find_moves_on(running: Cell) -> None:
         page = await api.get(f"/v1/events?type=target.gone{start}")
         assert (page["items"], page["more"]) == ([], False)
         await api.ok("PATCH", f"/v1/jobs/{job['job_id']}", {"name": f"later{start}"})
-        xid, seq = (int(part) for part in all_of_them[-1]["event_id"].split("_")[1:])
+        epoch, xid, seq = (int(part) for part in all_of_them[-1]["event_id"].split("_")[1:])
         reached = pagination.read_cursor(
-            page["next_cursor"], "events", {"type": "target.gone"}, tuple[int, int]
+            page["next_cursor"], "events", {"type": "target.gone"}, tuple[int, int, int]
         )
-        assert reached >= (xid, seq)
+        assert reached >= (epoch, xid, seq)
 
 
 async def test_few_may_wait(running: Cell) -> None:

@@ -11,15 +11,16 @@ from cells.store.queries import QUERIES, parse
 from cells.store.upkeep import KEPT
 
 FOLDER = Path(__file__).resolve().parents[4] / "cells" / "store"
+USERS = (FOLDER, FOLDER.parent / "transfer")
 #: Statements about the cell as a whole: its schema, hosts, shards, cursors, minutes and what ends.
 CELL_WIDE = re.compile(
-    r"^(migrations|cell|partitions|host|hosts|shards|journal|fold|seal|status|purge|lake)_|^engine_hosts$"
+    r"^(migrations|cell|partitions|host|hosts|shards|journal|fold|seal|status|purge|lake|link)_|^engine_hosts$"
     r"|^(gauge|stored|job_usage)_(take|dated|due|patience|done|lock|state|span)$|^meters_sealed_until$"
 )
 
 
 def test_every_statement_is_used_and_every_use_exists() -> None:
-    code = "\n".join(path.read_text() for path in FOLDER.glob("*.py"))
+    code = "\n".join(path.read_text() for folder in USERS for path in folder.glob("*.py"))
     used = set(re.findall(r'"([a-z]+(?:_[a-z]+)+)"', code)) | {f"purge_{what}" for what in KEPT}
     assert [name for name in QUERIES if name not in used] == []
 

@@ -1,0 +1,1 @@
+"""Moving a tenant from this cell to another one, and taking one in."""

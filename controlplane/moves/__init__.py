@@ -1,0 +1,1 @@
+"""Tenants move from one cell to another, while they work."""

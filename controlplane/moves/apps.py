@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class MovesConfig(AppConfig):
+    name = "controlplane.moves"
+    label = "moves"

@@ -1,0 +1,91 @@
+"""Where a tenant would move, and what that means in numbers. Moves nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from django.db.models import Sum
+
+from controlplane.errors import Conflicting, NotFound, invalid
+from controlplane.moves.machine import ENDED
+from controlplane.moves.models import TenantMove
+from controlplane.tenants.models import Tenant
+from controlplane.topology.actions.placement import candidates
+from controlplane.topology.chooser import Candidate, Wish, choose_cell
+from controlplane.topology.models import CellKind
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A move as it would begin."""
+
+    tenant: str  # TypeID
+    source: str
+    destination: str
+    why: str
+    refused: dict[str, str]  # other cells, and why not
+    promised: dict[str, tuple[int, int]]  # cell → runs/s promised before and after
+
+
+def ended() -> list[str]:
+    """States of moves that have ended, as they are stored."""
+    return [s.value for s in ENDED]
+
+
+def plan_move(tenant: Tenant, *, cell: str | None = None) -> Plan:
+    """The given cell, if it fits, or the one the chooser takes; refuses where there is none."""
+    placement = getattr(tenant, "placement", None)
+    if placement is None:
+        raise Conflicting("the tenant has no place yet")
+    if cell == placement.cell_id:
+        raise invalid("/cell", f"the tenant lives on {cell} already")
+    if TenantMove.objects.filter(tenant=tenant).exclude(state__in=ended()).exists():
+        raise Conflicting("the tenant is being moved already")
+    runs = tenant.quota.job_runs_per_second
+    found = _candidates(tenant.home_region_id)
+    if cell is not None and cell not in {c.name for c in found}:
+        raise invalid("/cell", f"{cell} is no cell of {tenant.home_region_id}")
+    wish = Wish(
+        region=tenant.home_region_id,
+        runs_per_second=runs,
+        dedicated=placement.cell.kind == CellKind.DEDICATED,
+    )
+    others = [c for c in found if c.name != placement.cell_id and cell in (None, c.name)]
+    choice = choose_cell(wish, others)
+    if choice.cell is None:
+        reasons = "; ".join(f"{name}: {why}" for name, why in choice.refused)
+        if cell is not None:
+            raise invalid("/cell", f"{cell} does not fit: {reasons}")
+        raise Conflicting(f"{choice.why} ({reasons or 'there is no other'})")
+    before = {c.name: c.promised for c in found}
+    return Plan(
+        tenant=tenant.public_id,
+        source=placement.cell_id,
+        destination=choice.cell,
+        why=choice.why,
+        refused=dict(choice.refused),
+        promised={
+            placement.cell_id: (before[placement.cell_id], before[placement.cell_id] - runs),
+            choice.cell: (before[choice.cell], before[choice.cell] + runs),
+        },
+    )
+
+
+def _candidates(region: str) -> list[Candidate]:
+    """The region's cells; who is on the way to one counts as there."""
+    coming = dict(
+        TenantMove.objects.exclude(state__in=ended())
+        .filter(new_epoch=None)
+        .values_list("destination_id")
+        .annotate(runs=Sum("tenant__quota__job_runs_per_second"))
+        .order_by()
+    )
+    return [replace(c, promised=c.promised + (coming.get(c.name) or 0)) for c in candidates(region)]
+
+
+def tenant_to_move(tenant_id: object) -> Tenant:
+    """The tenant with what a plan needs."""
+    found = Tenant.objects.select_related("quota", "placement__cell").filter(pk=tenant_id).first()
+    if found is None:
+        raise NotFound("no such tenant")
+    return found

@@ -1,0 +1,42 @@
+"""Celery tasks of moves. A message is a hint: the row and its lease say who drives."""
+
+from __future__ import annotations
+
+import uuid
+
+import structlog
+from celery import shared_task
+from django.db.models import Q
+from django.db.models.functions import Now
+from kombu.exceptions import OperationalError
+
+from controlplane.moves.driving import drive
+from controlplane.moves.models import TenantMove
+from controlplane.moves.planning import ended
+
+_LOG = structlog.get_logger(__name__)
+
+
+@shared_task(name="controlplane.moves.tasks.drive_move")
+def drive_move(move_id: str) -> None:
+    """Drives one move as far as it goes now."""
+    if drive(uuid.UUID(move_id)):
+        wake(uuid.UUID(move_id))
+
+
+@shared_task(name="controlplane.moves.tasks.drive_moves")
+def drive_moves() -> None:
+    """Moves that nobody drives: what a crash or a lost message left behind."""
+    left = TenantMove.objects.exclude(state__in=ended()).filter(
+        Q(leased_until=None) | Q(leased_until__lt=Now())
+    )
+    for move_id in left.values_list("id", flat=True):
+        wake(move_id)
+
+
+def wake(move_id: uuid.UUID) -> None:
+    """Has a move driven at once, if the broker is there. Beat finds it otherwise."""
+    try:
+        drive_move.delay(str(move_id))
+    except (OperationalError, OSError) as e:
+        _LOG.warning("broker unreachable, left to beat", move_id=str(move_id), error=str(e))
