@@ -96,6 +96,9 @@ class MoveDocument(Document):
         return move.facts.get("pause_ms")
 
 
+_MOVE_PAGE = page_of(MoveDocument)
+
+
 class OneMoveDocument(MoveDocument):
     """A move with its steps."""
 
@@ -142,7 +145,7 @@ class MovesView(_Starting):
     parameters = frozenset({"limit", "cursor", "tenant_id", "cell", "state"})
     idempotent_post = True
 
-    @extend_schema(operation_id="list_moves", responses=page_of(MoveDocument))
+    @extend_schema(operation_id="list_moves", responses=_MOVE_PAGE)
     def get(self, request: Request) -> Response:
         """Moves of tenants between cells, the newest first."""
         moves = _moves()
@@ -198,7 +201,7 @@ class OwnMovesView(_Starting):
     parameters = frozenset({"limit", "cursor"})
     idempotent_post = True
 
-    @extend_schema(operation_id="list_own_moves", responses=page_of(MoveDocument))
+    @extend_schema(operation_id="list_own_moves", responses=_MOVE_PAGE)
     def get(self, request: Request) -> Response:
         """The tenant's moves between cells, the newest first."""
         moves = _moves().filter(tenant=self.tenant_id)
