@@ -21,6 +21,7 @@ from billing.pricing.books import create_book
 from billing.pricing.contracts import create_contract
 from cells.contract import TENANT_SCOPES, Scope
 from controlplane.actors import service
+from controlplane.moves.models import TenantMove
 from controlplane.tenants.actions.api_keys import create_api_key
 from controlplane.tenants.models import Tenant
 from tests.component.billing.months import close, used
@@ -56,8 +57,11 @@ def world(control: None) -> World:
     operators = create_api_key(
         tenant_id=None, name="op", scopes=["operator"], actor=service("tests"), reason=""
     )
+    move = TenantMove.objects.create(
+        tenant=theirs, source=cell, destination=CellFactory(), state="ABORTED", started_by="tests"
+    )
     ids = {
-        "member_id": member, "key_id": key, "tenant": theirs.public_id, "name": cell.name,
+        "move": move.public_id, "member_id": member, "key_id": key, "tenant": theirs.public_id, "name": cell.name,
         "operator_key_id": operators.key.id, **_billed(theirs),
     }  # fmt: skip
     return World(ours=ours, theirs=theirs, ids=ids)
@@ -94,6 +98,14 @@ ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("PATCH", "/v1/tenant", Scope.ADMIN, {"name": "New"}),
     ("POST", "/v1/tenant:pause", Scope.ADMIN, {}),
     ("POST", "/v1/tenant:resume", Scope.ADMIN, {}),
+    ("GET", "/v1/tenant/moves", Scope.ADMIN, None),
+    ("POST", "/v1/tenant/moves", Scope.ADMIN, {"dry_run": True}),
+    ("GET", "/v1/tenant/moves/{move}", Scope.ADMIN, None),
+    ("POST", "/v1/tenant/moves/{move}:abort", Scope.ADMIN, {}),
+    ("GET", "/v1/admin/moves", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/moves", Scope.OPERATOR, {"tenant_id": "tnt_x", "dry_run": True}),
+    ("GET", "/v1/admin/moves/{move}", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/moves/{move}:abort", Scope.OPERATOR, {}),
     ("GET", "/v1/members", Scope.ADMIN, None),
     ("POST", "/v1/members", Scope.ADMIN, {"email": "a@example.com", "role": "viewer"}),
     ("GET", "/v1/members/{member_id}", Scope.ADMIN, None),
@@ -225,7 +237,7 @@ def test_every_scope_but_the_right_one_is_refused(world: World) -> None:
 
 def test_other_tenants_things_do_not_exist(world: World) -> None:
     about_one = [e for e in ENDPOINTS if "{" in e[1] and "/admin/" not in e[1]]
-    assert len(about_one) == 10
+    assert len(about_one) == 12
     before = contents()
     for method, template, scope, body in about_one:
         answer = tenant_admin(world.ours, scope).call(method, _path(template, world), body)
