@@ -61,7 +61,8 @@ def world(control: None) -> World:
         tenant=theirs, source=cell, destination=CellFactory(), state="ABORTED", started_by="tests"
     )
     ids = {
-        "move": move.public_id, "member_id": member, "key_id": key, "tenant": theirs.public_id, "name": cell.name,
+        "move": move.public_id, "member_id": member,
+        "key_id": key, "tenant": theirs.public_id, "name": cell.name,
         "operator_key_id": operators.key.id, **_billed(theirs),
     }  # fmt: skip
     return World(ours=ours, theirs=theirs, ids=ids)
