@@ -141,7 +141,8 @@ def charge(
     ]
     lines += [_corrected(c, amounts[len(places) + i]) for i, c in enumerate(corrections)]
     net = sum(amounts, quantize(Decimal(0), currency))
-    tax_lines = [_tax(period, rate, net, currency) for rate in taxes]
+    # A month of nothing has no line at all, whatever its taxes.
+    tax_lines = [_tax(period, rate, net, currency) for rate in taxes] if lines else []
     tax = sum((line.amount for line in tax_lines), quantize(Decimal(0), currency))
     return Statement(
         period=period,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -253,3 +254,37 @@ def test_without_a_key_nothing_is_wanted_and_everything_else_works(tenant: Any, 
     assert not OutboxItem.objects.filter(topic="stripe_invoice").exists()
     invoicing.push_invoice(str(invoice.id))
     assert deliver(b"{}", "t=1,v1=0").status_code == 404
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("seed", range(3))
+def test_faults_by_chance_leave_no_difference(there: StripeStandIn, tenant: Any, seed: int) -> None:
+    source = random.Random(seed)
+    before = date(2026, 10, 1)
+    used(tenant, (before + timedelta(days=27), *RUNS, 3_100_000))
+    close(tenant, before)
+    draft = drafting.open_draft(tenant_id=tenant.id, month=before, **_BY)
+    assert draft is not None
+    invoice = settling.finalize(invoice_id=draft.id, now=NOW, **_BY)
+    used(tenant, (date(2026, 11, 2), "stored_byte_minutes", "HOME_ASYNC", 10**16 + seed))
+    there.fail_by_chance(seed, 0.4)
+    for n in range(12):
+        metering.send_usage(NOW)
+        try:
+            invoicing.push_invoice(str(invoice.id))
+        except stripe.StripeError:
+            assert StripeInvoice.objects.filter(error="").count() <= 1
+        if n % 4 == 3:
+            there.forget_keys()
+            StripeCursor.objects.exclude(pending=None).update(pending_since=NOW - timedelta(days=2))
+        UsageDay.objects.filter(metric="stored_byte_minutes").update(
+            quantity=10**16 * (n + 2) + source.randrange(99)
+        )
+    there.fail_by_chance(0, 0)
+    metering.send_usage(NOW)
+    invoicing.push_invoice(str(invoice.id))
+    found = comparing.compare_month(MONTH) + comparing.compare_month(before)
+    assert (
+        list(StripeDifference.objects.filter(settled_at=None).values_list("subject", "ours", "theirs")) == []
+    )
+    assert found == 0

@@ -84,6 +84,11 @@ def test_a_minimum_is_filled_up_and_taxed() -> None:
     assert (found.net, found.taxes, found.total) == (49, Decimal("9.31"), Decimal("58.31"))
 
 
+def test_a_month_of_nothing_has_no_line_of_taxes_either() -> None:
+    books = [book(Price(model=Unit(amount=Decimal(1))))]
+    assert charge(NOVEMBER, [], books, taxes=[TaxRate(name="VAT", rate=Decimal("0.19"))]).lines == ()
+
+
 def test_a_change_of_prices_splits_the_line() -> None:
     books = [
         book(Price(model=Unit(amount=Decimal(1)), included=30)),
