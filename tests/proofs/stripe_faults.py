@@ -87,11 +87,12 @@ def _run(there: StripeStandIn, source: random.Random, made: list[str], rounds: i
             StripeCursor.objects.exclude(pending=None).update(pending_since=now - timedelta(days=2))
     requests = sum(there.state.requests.values())
     there.fail_by_chance(0, 0)
+    send_usage(now)
+    for invoice in invoices:
+        _push(invoice)
     heard = _pay(there, source)
-    for _ in range(3):
-        send_usage(now)
-        for invoice in invoices:
-            _push(invoice)
+    for invoice in invoices:
+        _push(invoice)
     customers = dict(StripeCustomer.objects.values_list("tenant_id", "customer"))
     wanted = {
         (f"clockhouse_{metric}_{policy}".lower(), customers[tenant]): sum(
