@@ -28,6 +28,8 @@ FROM (SELECT md5((to_jsonb(t) - %(passing)s::text[])::text) AS one FROM {table} 
 ACCOUNTS = (
     "meter_minutes",
     "run_stats",
+    "job_usage",
+    "meter_stored",
     "billing_meter",
     "billing_usage",
     "billing_dirty",
