@@ -283,6 +283,7 @@ UNFOLD = {
                 "items": [
                     {"title": "Cells", "icon": "dns", "link": reverse_lazy("operators:cells")},
                     {"title": "Tenants", "icon": "apartment", "link": reverse_lazy("operators:tenants")},
+                    {"title": "Moves", "icon": "swap_horiz", "link": reverse_lazy("operators:moves")},
                     {"title": "System", "icon": "monitor_heart", "link": reverse_lazy("operators:system")},
                     *_MAIL_PAGE,
                 ],

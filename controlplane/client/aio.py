@@ -20,6 +20,7 @@ from controlplane.client import (
     calls,
     definition_calls,
     management,
+    move_calls,
     queue_calls,
     redrive_calls,
     run_calls,
@@ -198,6 +199,28 @@ class AsyncDeadLetters(AsyncResource):
     stop = AsyncSends(redrive_calls.stop_redrive)
 
 
+class AsyncMoves(AsyncResource):
+    """`client.moves`: of any tenant, for operators' keys"""
+
+    plan = AsyncSends(move_calls.plan_move)
+    start = AsyncSends(move_calls.start_move)
+    list = AsyncPages(move_calls.list_moves)
+    page = AsyncSends(move_calls.list_moves)
+    get = AsyncSends(move_calls.get_move)
+    abort = AsyncSends(move_calls.abort_move)
+
+
+class AsyncOwnMoves(AsyncResource):
+    """`client.own_moves`: of the key's tenant"""
+
+    plan = AsyncSends(move_calls.plan_own_move)
+    start = AsyncSends(move_calls.start_own_move)
+    list = AsyncPages(move_calls.list_own_moves)
+    page = AsyncSends(move_calls.list_own_moves)
+    get = AsyncSends(move_calls.get_own_move)
+    abort = AsyncSends(move_calls.abort_own_move)
+
+
 class AsyncStats(AsyncResource):
     """`client.stats`"""
 
@@ -295,6 +318,8 @@ class AsyncClockhouse:
         self.members = AsyncMembers(transport)
         self.api_keys = AsyncApiKeys(transport)
         self.usage = AsyncUsage(transport)
+        self.moves = AsyncMoves(transport)
+        self.own_moves = AsyncOwnMoves(transport)
         self.cost_reports = AsyncCostReports(transport)
 
     async def close(self) -> None:

@@ -18,6 +18,7 @@ from controlplane.client import (
     calls,
     definition_calls,
     management,
+    move_calls,
     queue_calls,
     redrive_calls,
     run_calls,
@@ -192,6 +193,28 @@ class DeadLetters(Resource):
     stop = Sends(redrive_calls.stop_redrive)
 
 
+class Moves(Resource):
+    """`client.moves`: of any tenant, for operators' keys"""
+
+    plan = Sends(move_calls.plan_move)
+    start = Sends(move_calls.start_move)
+    list = Pages(move_calls.list_moves)
+    page = Sends(move_calls.list_moves)
+    get = Sends(move_calls.get_move)
+    abort = Sends(move_calls.abort_move)
+
+
+class OwnMoves(Resource):
+    """`client.own_moves`: of the key's tenant"""
+
+    plan = Sends(move_calls.plan_own_move)
+    start = Sends(move_calls.start_own_move)
+    list = Pages(move_calls.list_own_moves)
+    page = Sends(move_calls.list_own_moves)
+    get = Sends(move_calls.get_own_move)
+    abort = Sends(move_calls.abort_own_move)
+
+
 class Stats(Resource):
     """`client.stats`"""
 
@@ -289,6 +312,8 @@ class Clockhouse:
         self.members = Members(transport)
         self.api_keys = ApiKeys(transport)
         self.usage = Usage(transport)
+        self.moves = Moves(transport)
+        self.own_moves = OwnMoves(transport)
         self.cost_reports = CostReports(transport)
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from controlplane.operators import cells, system, tenants
+from controlplane.operators import cells, moves, system, tenants
 
 app_name = "operators"
 
@@ -10,6 +10,9 @@ urlpatterns = [
     path("cells/", cells.cell_list, name="cells"),
     path("cells/<slug:name>/", cells.one_cell, name="cell"),
     path("cells/<slug:name>/lengthen", cells.lengthen, name="cell-lengthen"),
+    path("moves/", moves.move_list, name="moves"),
+    path("moves/<str:move>/", moves.one_move, name="move"),
+    path("moves/<str:move>/abort", moves.move_abort, name="move-abort"),
     path("tenants/", tenants.tenant_list, name="tenants"),
     path("tenants/<slug:slug>/", tenants.one_tenant, name="tenant"),
     path("tenants/<slug:slug>/<slug:verb>", tenants.tenant_action, name="tenant-action"),

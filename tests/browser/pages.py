@@ -95,6 +95,9 @@ PAGES: dict[str, tuple[Role, str]] = {
     # operators
     "operators:cells": ("operator", _OPERATORS + "cells/"),
     "operators:cell": ("operator", _OPERATORS + "cells/{name}/"),
+    "operators:moves": ("operator", _OPERATORS + "moves/?tenant=demo"),
+    "operators:move": ("operator", _OPERATORS + "moves/{move}/"),
+    "operators:move-abort": ("operator", _OPERATORS + "moves/{move}/abort"),
     "operators:tenants": ("operator", _OPERATORS + "tenants/"),
     "operators:tenant": ("operator", _OPERATORS + "tenants/demo/"),
     "operators:system": ("operator", _OPERATORS + "system/"),

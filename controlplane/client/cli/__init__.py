@@ -15,6 +15,7 @@ from controlplane.client.cli import (
     jobs,
     making,
     money,
+    moves,
     people,
     planning,
     queues,
@@ -51,6 +52,7 @@ app.add_typer(targets.app, name="targets")
 app.add_typer(queues.app, name="queues")
 app.add_typer(people.keys, name="keys")
 app.add_typer(people.members, name="members")
+app.add_typer(moves.app, name="moves")
 app.add_typer(working.app, name="worker")
 app.add_typer(importing.app, name="import")
 app.add_typer(accounts.profile, name="profile")
