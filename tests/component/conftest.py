@@ -8,12 +8,27 @@ import pytest
 from pytest_django.plugin import blocking_manager_key
 
 
+def _commits(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("django_db")
+    asked = marker is not None and bool(marker.kwargs.get("transaction"))
+    return asked or "transactional_db" in getattr(item, "fixturenames", ())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that commits asks for the rows of migrations too: without, the tables are emptied in
+    another way, and every test of Django that follows in this process finds them wrong."""
+    for item in items:
+        marker = item.get_closest_marker("django_db")
+        if _commits(item) and not (marker and marker.kwargs.get("serialized_rollback")):
+            raise pytest.UsageError(f"{item.nodeid} commits: it needs serialized_rollback=True")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
     """A test that commits ends with every table emptied, those that migrations fill included (the
     feed's identity, the first price book). Put their rows back: under xdist other tests follow."""
     yield
-    if nextitem is None or "transactional_db" not in getattr(item, "fixturenames", ()):
+    if nextitem is None or not _commits(item):
         return
     from django.db import connection
 

@@ -119,7 +119,7 @@ def test_numbers_have_no_gaps_even_where_a_transaction_fails(tenant: Any) -> Non
     assert numbers == ["CH-000001", "CH-000002", "CH-000003"]
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
 def test_numbers_taken_at_the_same_time_have_no_gaps(ownership: Any) -> None:
     drafts = [drafted(TenantFactory()) for _ in range(8)]
     done: list[str] = []
