@@ -47,7 +47,7 @@ def cell_database_url(postgres_url: str, cell_template: str, engines: TestEngine
     """URL of a fresh, migrated cell database of this test alone."""
     name = f"cell_{next(_names)}"
     with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{cell_template}"')
+        admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{cell_template}" STRATEGY FILE_COPY')
         yield engines.database_url(name)
         admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 

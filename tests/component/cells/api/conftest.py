@@ -15,7 +15,7 @@ from tests.engines import TestEngines
 @pytest.fixture(scope="session")
 def shared_database_url(postgres_url: str, cell_template: str, engines: TestEngines) -> Iterator[str]:
     with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "cell_api" TEMPLATE "{cell_template}"')
+        admin.execute(f'CREATE DATABASE "cell_api" TEMPLATE "{cell_template}" STRATEGY FILE_COPY')
         yield engines.database_url("cell_api")
         admin.execute('DROP DATABASE "cell_api" WITH (FORCE)')
 

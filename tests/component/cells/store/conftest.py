@@ -19,15 +19,24 @@ DO $$
 DECLARE
     names text;
     partition regclass;
+    used boolean;
 BEGIN
     FOR partition IN SELECT oid::regclass FROM pg_class
                      WHERE relispartition AND relkind = 'r' AND relname NOT LIKE '%_default' LOOP
         EXECUTE format('DROP TABLE %s', partition);
     END LOOP;
-    SELECT string_agg(oid::regclass::text, ', ') INTO names FROM pg_class
-    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
-      AND relname <> 'schema_migrations';
-    EXECUTE 'TRUNCATE ' || names || ' RESTART IDENTITY';
+    -- Emptying a table makes new files for it and its indexes; most tests write to few.
+    FOR partition IN SELECT oid::regclass FROM pg_class
+                     WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+                       AND relname <> 'schema_migrations' LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', partition) INTO used;
+        IF used THEN
+            names := concat_ws(', ', names, partition::text);
+        END IF;
+    END LOOP;
+    IF names IS NOT NULL THEN
+        EXECUTE 'TRUNCATE ' || names || ' RESTART IDENTITY CASCADE';
+    END IF;
     INSERT INTO shard_leases (shard) SELECT generate_series(0, 255);
     INSERT INTO meter_state (gauged_at, stored_next, jobs_since, jobs_until)
     VALUES ('epoch', 'epoch', 'epoch', date_trunc('minute', now()));
@@ -42,7 +51,7 @@ def store_database_url(postgres_url: str, cell_template: str, engines: TestEngin
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         made = admin.execute("SELECT FROM pg_database WHERE datname = %s", [_NAME]).fetchone()
         if made is None:
-            admin.execute(f'CREATE DATABASE "{_NAME}" TEMPLATE "{cell_template}"'.encode())
+            admin.execute(f'CREATE DATABASE "{_NAME}" TEMPLATE "{cell_template}" STRATEGY FILE_COPY'.encode())
     return engines.database_url(_NAME)
 
 

@@ -20,7 +20,7 @@ _NAME = "workflow_tests"
 def workflow_database_url(postgres_url: str, cell_template: str, engines: TestEngines) -> str:
     """One database for all of these tests."""
     with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{_NAME}" TEMPLATE "{cell_template}"'.encode())
+        admin.execute(f'CREATE DATABASE "{_NAME}" TEMPLATE "{cell_template}" STRATEGY FILE_COPY'.encode())
     return engines.database_url(_NAME)
 
 
