@@ -27,8 +27,8 @@ BEGIN
     END LOOP;
     -- Emptying a table makes new files for it and its indexes; most tests write to few.
     FOR partition IN SELECT oid::regclass FROM pg_class
-                     WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
-                       AND relname <> 'schema_migrations' LOOP
+                     WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
+                       AND NOT relispartition AND relname <> 'schema_migrations' LOOP
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', partition) INTO used;
         IF used THEN
             names := concat_ws(', ', names, partition::text);
