@@ -67,7 +67,7 @@ class Processes:
     def celery_worker(self) -> Process:
         """The control plane's background work."""
         command = [
-            *("-m", "celery", "-A", "controlplane", "worker", "--concurrency", "2"),
+            *("-m", "celery", "-A", "controlplane", "worker", "--concurrency", "4"),
             *("--without-gossip", "--without-mingle", "--loglevel", "INFO"),
         ]
         return self._quiet("celery-worker", command, _WORK, says=" ready.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from typing import Protocol
 
 from cells.contract import MoveOrder, MoveSide, MoveVerb
 from cells.domain import ids
@@ -17,7 +18,7 @@ from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
 from cells.ports import Conflict, Retryable, Terminal
 from cells.store.transfer import TransferRow, TransferStore
-from cells.transfer.peers import Settled, Settler
+from cells.transfer.peers import Settled
 from cells.transfer.service import TransferService
 
 log = logger(__name__)
@@ -27,6 +28,12 @@ INTERVAL_SECONDS = 0.25
 ALONE_MS = 10_000
 
 
+class Asks(Protocol):
+    """Whoever knows where tenants live (`peers.Settler`)."""
+
+    async def ask(self, *, tenant: uuid.UUID, move: uuid.UUID, side: MoveSide) -> Settled: ...
+
+
 class TransferKeeper:
     """Belongs to the role `reaper`. Any number may run it: each act is conditional."""
 
@@ -34,7 +41,7 @@ class TransferKeeper:
         self,
         transfers: TransferStore,
         service: TransferService,
-        settler: Settler,
+        settler: Asks,
         metrics: Metrics,
         *,
         alone_ms: int = ALONE_MS,

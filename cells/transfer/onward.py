@@ -13,13 +13,13 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
 from cells.ports import Clock, Completion, Queue, Retryable
 from cells.store.postgres import PostgresStore
 from cells.store.transfer import TransferStore
-from cells.transfer.peers import Peer
 
 log = logger(__name__)
 
@@ -35,6 +35,12 @@ class _Waiting:
     tried_here: bool = False
 
 
+class TakesEnds(Protocol):
+    """The other cell (`peers.Peer`)."""
+
+    async def hand_on(self, url: str, move: uuid.UUID, completions: Sequence[Completion]) -> list[bool]: ...
+
+
 class Onward:
     """Belongs to the role `executor`. `take` is called by the store, `run` does the rest."""
 
@@ -43,7 +49,7 @@ class Onward:
         store: PostgresStore,
         transfers: TransferStore,
         queue: Queue,
-        peer: Peer,
+        peer: TakesEnds,
         clock: Clock,
         metrics: Metrics,
         *,

@@ -32,7 +32,7 @@ _LOG = structlog.get_logger(__name__)
 
 LEASE = timedelta(seconds=6)
 _RENEW_SECONDS = 2.0
-#: One call drives this long (seconds); pauses between looks at something that takes time, by state.
+#: One call drives at most this long (seconds); pauses between looks at something that takes time, by state.
 _DRIVE_SECONDS = 25.0
 _PAUSES = {State.COPY: 0.25, State.CATCH_UP: 0.05, State.SEAL: 0.05, State.HANDOFF: 0.1, State.VERIFY: 0.2}
 #: While cells or the ownership store are away, and while CLEANUP waits for meters (seconds).
@@ -43,27 +43,29 @@ _FIELDS = (
 )
 
 
-def drive(move_id: uuid.UUID, *, store: OwnershipStore | None = None) -> bool:
-    """Takes a move as far as it goes in half a minute; whether there is more to do. False also where
-    somebody else drives it."""
+def drive(move_id: uuid.UUID, *, store: OwnershipStore | None = None) -> float | None:
+    """Takes a move as far as it goes now; in how many seconds to look again. None where it is over, or
+    somebody else drives it. Only between barrier and handoff it waits in here: others need the worker."""
     holder = uuid.uuid4()
     if not _lease(move_id, holder):
-        return False
+        return None
     until = time.monotonic() + _DRIVE_SECONDS
+    pause = 0.0
     try:
         with _renewed(move_id, holder):
             while time.monotonic() < until:
                 move = TenantMove.objects.select_related("tenant", "source", "destination").get(pk=move_id)
-                if move.at in ENDED:
-                    return False
-                if move.holder != holder:
-                    return False
+                if move.at in ENDED or move.holder != holder:
+                    return None
                 pause = _step(move, store or installed_store())
-                if pause:
-                    time.sleep(pause)
+                if pause and move.at not in HELD:
+                    return pause
+                time.sleep(pause)
     finally:
-        TenantMove.objects.filter(pk=move_id, holder=holder).update(holder=None, leased_until=None)
-    return True
+        TenantMove.objects.filter(pk=move_id, holder=holder).update(
+            holder=None, leased_until=Now() + timedelta(seconds=pause)
+        )
+    return 0.0
 
 
 def _step(move: TenantMove, store: OwnershipStore) -> float:
@@ -159,7 +161,7 @@ def _home(move: TenantMove, target: State) -> str:
 
 # --- the lease -------------------------------------------------------------------------------
 def _lease(move_id: uuid.UUID, holder: uuid.UUID) -> bool:
-    free = TenantMove.objects.filter(pk=move_id).filter(Q(leased_until=None) | Q(leased_until__lt=Now()))
+    free = TenantMove.objects.filter(pk=move_id).filter(Q(holder=None) | Q(leased_until__lt=Now()))
     return bool(free.update(holder=holder, leased_until=Now() + LEASE))
 
 

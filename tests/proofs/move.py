@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import msgspec
 import psycopg
 
@@ -30,7 +31,7 @@ _COPY_PAGE = 20_000
 
 
 def main(jobs: int = JOBS, runs_per_second: int = RUNS_PER_SECOND) -> dict[str, Any]:
-    with Recorder() as target, Stack(environment={"CLOCKHOUSE_DEMO_JOBS": "0"}) as stack:
+    with Recorder(delay_seconds=0.3) as target, Stack(environment={"CLOCKHOUSE_DEMO_JOBS": "0"}) as stack:
         return run_move(stack, target, jobs=jobs, runs_per_second=runs_per_second)
 
 
@@ -45,12 +46,20 @@ def run_move(stack: Stack, target: Recorder, *, jobs: int, runs_per_second: int)
     found = mover.judge(done)
     return {
         **found,
-        "holds": found["holds"] and (jobs < JOBS or found["pause_ms"] < PAUSE_BAR_MS),
+        "ends_handed_on": mover.metric(mover.source, "moves_completions_handed_on_total"),
+        "holds": found["holds"]
+        and move_was_made(found)
+        and (jobs < JOBS or found["pause_ms"] < PAUSE_BAR_MS),
         "jobs": jobs,
         "runs_per_second": runs_per_second,
         "pause_bar_ms": PAUSE_BAR_MS,
         "copy_bar_rows_per_second": COPY_BAR,
     }
+
+
+def move_was_made(found: dict[str, Any]) -> bool:
+    """Whether the tenant lives in the new cell."""
+    return found["state"] in ("CLEANUP", "DONE")
 
 
 class Mover:
@@ -176,23 +185,27 @@ class Mover:
             lambda: time.monotonic() > until and len(self.target.calls) > seen, timeout=after_seconds + 60
         )
 
+    def metric(self, cell: str, name: str) -> float:
+        """A metric of a cell's process."""
+        lines = httpx.get(f"{self.stack.info['cells'][cell]['url']}/metrics", timeout=10).text.splitlines()
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + " ", name + "{"))
+        )
+
     # --- what became of it ---------------------------------------------------------------
-    def claims(self, cell: str) -> Iterator[tuple[str, str, int, int, int]]:
-        """Every claim of the tenant that a cell's journal tells of: parent, instant, ordinal, epoch."""
+    def claims(self, cell: str) -> Iterator[tuple[str, int, int]]:
+        """Every run of the tenant that a cell's journal says it claimed: parent, instant, ordinal."""
         with self._sql(cell) as sql:
             for (body,) in sql.execute("SELECT body FROM journal ORDER BY at, host_id, seq"):
-                for tenant, parent, at, ordinal, epoch in msgspec.json.decode(body).get("claimed", ()):
+                for tenant, parent, at, ordinal, _ in msgspec.json.decode(body).get("claimed", ()):
                     if tenant == self.uuid.hex:
-                        yield parent, at, ordinal, epoch, 0
+                        yield parent, at, ordinal
 
     def judge(self, move: dict[str, Any]) -> dict[str, Any]:
         """The claims of the proof."""
-        here, there = (
-            {(parent, at, ordinal) for parent, at, ordinal, *_ in self.claims(cell)}
-            for cell in (self.source, self.destination)
-        )
+        here, there = (set(self.claims(cell)) for cell in (self.source, self.destination))
         calls = Counter(self.target.keys())
-        gaps = self._gaps()
+        gaps = self._gaps(self.destination if move["state"] in ("CLEANUP", "DONE") else self.source)
         facts = self._facts(move["move_id"])
         copied = facts.get("rows", {})
         total = sum(copied.values())
@@ -227,10 +240,10 @@ class Mover:
             ).fetchone()
         return dict(row[0]) if row else {}
 
-    def _gaps(self) -> list[tuple[str, datetime]]:
-        """Occurrences of busy jobs, up to a while ago, without a run in the new cell."""
+    def _gaps(self, home: str) -> list[tuple[str, datetime]]:
+        """Occurrences of busy jobs, up to a while ago, without a run in the cell where the tenant lives."""
         until = datetime.now(UTC) - timedelta(seconds=25)
-        with self._sql(self.destination) as sql:
+        with self._sql(home) as sql:
             rows = sql.execute(
                 "SELECT r.parent_id, r.scheduled_for FROM runs r JOIN jobs j USING (tenant_id)"
                 " WHERE r.tenant_id = %s AND r.parent_id = j.job_id AND j.name LIKE 'busy-%%'"

@@ -95,7 +95,7 @@ def test_it_can_be_given_up_until_it_is_handed_over(tenant: Tenant, other: Cell)
 def test_what_was_not_begun_is_undone_without_the_cells(tenant: Tenant, other: Cell) -> None:
     move = begin(tenant)
     abort_move(move_id=move.id, actor=ACTOR, reason="changed our minds")
-    assert driving.drive(move.id) is False
+    assert driving.drive(move.id) is None
     move.refresh_from_db()
     assert (move.state, move.abort_reason) == ("ABORTED", "changed our minds")
     assert [s.event for s in move.steps.order_by("id")] == ["ABORT", "UNDONE"]
@@ -103,16 +103,13 @@ def test_what_was_not_begun_is_undone_without_the_cells(tenant: Tenant, other: C
     assert begin(tenant).state == "PREPARE"
 
 
-def test_a_cell_that_is_away_is_waited_for(
-    tenant: Tenant, other: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(driving, "_DRIVE_SECONDS", 0.1)
+def test_a_cell_that_is_away_is_waited_for(tenant: Tenant, other: Cell) -> None:
     move = begin(tenant)
-    assert driving.drive(move.id) is True
+    assert driving.drive(move.id) == driving._LONG_PAUSE
     move.refresh_from_db()
     assert move.state == "PREPARE"
     assert move.why.startswith("waits for a cell: ")
-    assert move.leased_until is None
+    assert move.holder is None
 
 
 def test_routers_hold_requests_while_it_is_handed_over(tenant: Tenant, other: Cell) -> None:
@@ -240,7 +237,7 @@ def test_the_lease_lets_one_drive(tenant: Tenant, other: Cell) -> None:
     move = begin(tenant)
     holder = uuid.uuid4()
     assert driving._lease(move.id, holder)
-    assert driving.drive(move.id) is False
+    assert driving.drive(move.id) is None
     with driving._renewed(move.id, holder):
         assert time.monotonic() > 0
     move.refresh_from_db()
