@@ -8,6 +8,7 @@ that has left gets nothing; what was claimed for it at that very moment is given
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -121,6 +122,13 @@ class Desk:
         self._seen[(worker.tenant_id, worker.task_queue), worker.worker_id] = worker.left
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_seen())
+
+    def dismiss(self, tenant_id: uuid.UUID) -> None:
+        """Answer a tenant's workers with nothing: it has moved away, and asking again finds its tasks."""
+        for (tenant, _), waiting in self._waiting.items():
+            for one in waiting:
+                if tenant == tenant_id and not one.done.done():
+                    one.done.set_result(())
 
     def close(self) -> None:
         """Answer everybody with nothing, from now on."""

@@ -20,6 +20,7 @@ from cells.contract import (
     MoveVerb,
     Scope,
 )
+from cells.domain import ids
 from cells.ports import Completion
 from cells.transfer_ports import Transfers
 
@@ -45,6 +46,8 @@ async def act(call: Call, move_id: MoveId, side: str, verb: str) -> Response:
     order = _read(call, MoveOrder)
     told = await transfers.act(move, MoveSide(side), MoveVerb(verb), order)
     call.services.placements.forget_all()
+    if verb == MoveVerb.DEPART and (tenant := ids.decode(ids.TENANT, order.tenant_id)) is not None:
+        call.services.desk.dismiss(tenant)
     return answer(told)
 
 

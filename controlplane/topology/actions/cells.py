@@ -131,6 +131,8 @@ def set_cell_state(*, name: str, state: CellState, actor: Actor, reason: str) ->
         raise Conflicting(f"a {before} cell cannot become {state}")
     if state == CellState.RETIRED and cell.placements.exists():
         raise Conflicting(f"{cell.placements.count()} tenants still live on {name}")
+    if state == CellState.RETIRED and (moves := _moving(cell)):
+        raise Conflicting(f"{moves} moves from or to {name} are not over")
     cell.state = state
     cell.save(update_fields=["state"])
     publish(Change.Kind.CELL, name)
@@ -139,6 +141,13 @@ def set_cell_state(*, name: str, state: CellState, actor: Actor, reason: str) ->
         before={"state": before}, after={"state": state},
     )  # fmt: skip
     return cell
+
+
+def _moving(cell: Cell) -> int:
+    """Moves that still need the cell."""
+    over = ("DONE", "ABORTED")
+    away, here = cell.moves_away.exclude(state__in=over), cell.moves_here.exclude(state__in=over)
+    return int(away.count() + here.count())
 
 
 def cordon_cell(*, name: str, actor: Actor, reason: str) -> Cell:
