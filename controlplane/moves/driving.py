@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import structlog
@@ -18,9 +18,11 @@ from django.db import connection, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from cells.contract import MoveVerb
 from controlplane.actors import service
 from controlplane.events.models import Change
 from controlplane.events.recording import publish, record
+from controlplane.moves.cells import at_destination, at_source
 from controlplane.moves.machine import ABORTABLE, ENDED, HELD, Event, State, after
 from controlplane.moves.models import MoveStep, TenantMove
 from controlplane.moves.steps import STEPS, GiveUp, installed_store, refused
@@ -174,6 +176,7 @@ def _renewed(move_id: uuid.UUID, holder: uuid.UUID) -> Iterator[None]:
         try:
             while not over.wait(_RENEW_SECONDS):
                 TenantMove.objects.filter(pk=move_id, holder=holder).update(leased_until=Now() + LEASE)
+                _show_we_live(move_id)
         finally:
             connection.close()
 
@@ -184,3 +187,13 @@ def _renewed(move_id: uuid.UUID, holder: uuid.UUID) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def _show_we_live(move_id: uuid.UUID) -> None:
+    """While one cell works on a verb for long, the other must not think that it was left alone."""
+    move = TenantMove.objects.select_related("tenant", "source", "destination").get(pk=move_id)
+    if move.at not in (State.SEAL, State.HANDOFF):
+        return
+    for ask in (at_source, at_destination):
+        with suppress(CellUnreachable):
+            ask(move, MoveVerb.PROGRESS)

@@ -19,7 +19,7 @@ import psycopg
 
 from cells.domain import ids
 from tests.api import Api
-from tests.recorder import Recorder
+from tests.recorder import Call, Recorder
 from tests.stack import Stack
 from tests.waiting import eventually_sync
 
@@ -70,6 +70,7 @@ class Mover:
         info = stack.info
         self.source, self.destination = list(info["cells"])[:2]
         self.operator = Api(info["api_url"], info["operator_api_key"])
+        self.path = f"/{secrets.token_hex(4)}"  # of this tenant's calls
         made = self.operator.call(
             "POST",
             "/v1/admin/tenants",
@@ -138,13 +139,17 @@ class Mover:
         jobs = runs_per_second * 10
         body = {
             "schedule": {"type": "RATE", "every_seconds": 10},
-            "target": {"type": "HTTP", "target_id": self.target_id},
+            "target": {"type": "HTTP", "target_id": self.target_id, "path": self.path},
             "dispatch_window_seconds": 9,
         }
         for start in range(0, jobs, 500):
             page = [{**body, "name": f"busy-{n}"} for n in range(start, min(start + 500, jobs))]
             self.api.call("POST", "/v1/jobs:batch", {"jobs": page})
-        eventually_sync(lambda: len(self.target.calls) >= jobs // 2, timeout=60)
+        eventually_sync(lambda: len(self.calls()) >= jobs // 2, timeout=60)
+
+    def calls(self) -> list[Call]:
+        """Calls that came for this tenant."""
+        return [call for call in list(self.target.calls) if call.path == self.path]
 
     # --- the move ------------------------------------------------------------------------
     def start(self) -> str:
@@ -180,9 +185,9 @@ class Mover:
 
     def wait_for_runs(self, *, after_seconds: float) -> None:
         """Until the new cell has called the target for a while."""
-        seen, until = len(self.target.calls), time.monotonic() + after_seconds
+        seen, until = len(self.calls()), time.monotonic() + after_seconds
         eventually_sync(
-            lambda: time.monotonic() > until and len(self.target.calls) > seen, timeout=after_seconds + 60
+            lambda: time.monotonic() > until and len(self.calls()) > seen, timeout=after_seconds + 60
         )
 
     def metric(self, cell: str, name: str) -> float:
@@ -204,7 +209,7 @@ class Mover:
     def judge(self, move: dict[str, Any]) -> dict[str, Any]:
         """The claims of the proof."""
         here, there = (set(self.claims(cell)) for cell in (self.source, self.destination))
-        calls = Counter(self.target.keys())
+        calls = Counter(call.key for call in self.calls())
         gaps = self._gaps(self.destination if move["state"] in ("CLEANUP", "DONE") else self.source)
         facts = self._facts(move["move_id"])
         copied = facts.get("rows", {})
