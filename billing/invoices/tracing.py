@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -46,6 +48,24 @@ class Record:
         return (self.minute, self.cell, self.store, self.epoch, self.host)
 
 
+def mark_text(mark: Mark) -> list[str]:
+    """A place among records as texts, for a cursor."""
+    minute, *rest = mark
+    return [minute.isoformat(), *(str(part) for part in rest)]
+
+
+def mark_of(texts: Sequence[str]) -> Mark | None:
+    """The place that texts name; None if they name none."""
+    try:
+        minute, cell, store, epoch, host = texts
+        at, number, raised = datetime.fromisoformat(minute), int(store), int(epoch)
+    except ValueError:
+        return None
+    if at.tzinfo is None or not 0 <= number < 2**15 or not 0 <= raised < 2**63:
+        return None
+    return at, cell, number, raised, host
+
+
 def find_line(invoice: Invoice, n: int) -> InvoiceLine:
     """A line by its number."""
     line: InvoiceLine | None = invoice.lines.filter(n=n).first()
@@ -80,6 +100,15 @@ def records_of_day(
     """The meter records of one of the line's days, a page at a time."""
     if line.kind not in (USAGE, ADJUSTMENT) or not line.start <= day < line.end:
         raise NotFound(f"no usage of line {line.n} on {day}")
+    return records_of(
+        invoice.tenant_id, day, metric=line.metric, region_policy=line.region_policy, after=after, limit=limit
+    )
+
+
+def records_of(
+    tenant_id: uuid.UUID, day: date, *, metric: str, region_policy: str, after: Mark | None, limit: int
+) -> list[Record]:
+    """The meter records of a tenant's day of a metric and policy, a page at a time."""
     mark: dict[str, Any] = dict(
         zip(
             ("after_minute", "after_cell", "after_store", "after_epoch", "after_host"),
@@ -91,9 +120,9 @@ def records_of_day(
         cursor.execute(
             _SQL["records_of_line"],
             {
-                "tenant_id": invoice.tenant_id,
-                "metric": line.metric,
-                "region_policy": line.region_policy,
+                "tenant_id": tenant_id,
+                "metric": metric,
+                "region_policy": region_policy,
                 "since": start_of(day),
                 "until": start_of(day + DAY),
                 **mark,

@@ -1,29 +1,46 @@
-"""A month's cost as billing gives it: its days, what they come to, and how they are drawn."""
+"""A month's charges as billing gives them: its days, what they come to, and how they are drawn."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
 from decimal import Decimal
+from itertools import groupby
 
-from billing.rating import ANY_POLICY, Rated, book_for
-from billing.reports import books, daily_cost
+from billing.budgets.forecasts import forecast_of
+from billing.charging.book import segments
+from billing.charging.charge import ADJUSTMENT, MINIMUM, Statement
+from billing.charging.daily import DayCharge, by_day
+from billing.charging.documents import shown as plain
+from billing.charging.prices import Graduated, Package, Price, Tier, Unit
+from billing.months import next_month
+from billing.pricing.statements import period_of, statement_of, terms_of, used_of
 from controlplane.console.visit import Visit
 
 #: Metrics that get a look of their own in the chart; the rest is drawn as one.
 SERIES = ("job_runs", "run_attempts", "workflow_steps", "pending_timer_minutes", "api_requests")
 OTHER = "other"
+NOT_PRICED = "free"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """One metric of a day or of the month."""
+    """A metric under a region policy: of a day, or of the month. `exact` None: nothing is asked for it."""
 
     metric: str
     policy: str
     quantity: int
-    cost: str
+    exact: Decimal | None
+
+    @property
+    def words(self) -> str:
+        return self.metric.replace("_", " ")
+
+    @property
+    def cost(self) -> str:
+        return NOT_PRICED if self.exact is None else money(self.exact)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +49,6 @@ class Day:
 
     day: date
     total: Decimal
-    share: float  # of the dearest day, percent
     lines: tuple[Line, ...]
 
     @property
@@ -42,18 +58,18 @@ class Day:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Month:
-    """A month's days up to today (UTC), and what they come to."""
+    """A month's days up to today (UTC), and what they come to, before taxes."""
 
     first: date
     last: date  # of the month
     today: date
     currency: str
     total: Decimal
-    forecast: Decimal | None  # of the whole month, from the days that are over
-    over: int  # days the forecast rests on
+    forecast: Decimal | None  # of the whole month, while it runs
+    minimum: Decimal  # of the total: what fills it up to what was agreed
+    late: Decimal  # of the total: usage of months that were closed
+    taxes: tuple[str, ...]  # that an invoice adds, by name
     days: tuple[Day, ...]
-    lines: tuple[Line, ...]  # the month, by metric
-    rated: tuple[Rated, ...]
 
     @property
     def shown(self) -> str:
@@ -62,6 +78,24 @@ class Month:
     @property
     def shown_forecast(self) -> str:
         return money(self.forecast) if self.forecast is not None else "–"
+
+    @property
+    def others(self) -> list[tuple[str, str]]:
+        """What the total holds beside the days, in words."""
+        found = [
+            ("up to the agreed minimum", self.minimum),
+            ("usage of earlier months that came late", self.late),
+        ]
+        return [(words, money(amount)) for words, amount in found if amount]
+
+    def by_metric(self) -> tuple[Line, ...]:
+        """The month, by metric."""
+        return _summed((line, (line.metric, "")) for day in self.days for line in day.lines)
+
+    def by_policy(self) -> tuple[Line, ...]:
+        """The month, by region policy and metric."""
+        found = _summed((line, (line.metric, line.policy)) for day in self.days for line in day.lines)
+        return tuple(sorted(found, key=lambda line: (line.policy, line.metric)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,13 +129,22 @@ class Chart:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UnitPrice:
-    """A price as people read it."""
+class ListPrice:
+    """A price as people read it, part by part."""
 
     metric: str
     policy: str
-    amount: str
-    per: int
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prices:
+    """What holds on a day."""
+
+    book: str
+    currency: str
+    minimum: str  # of a month; empty: none
+    items: tuple[ListPrice, ...]
 
 
 def money(amount: Decimal) -> str:
@@ -111,97 +154,129 @@ def money(amount: Decimal) -> str:
     return f"{amount:,.4f}" if amount and abs(amount) < 1 else f"{amount:,.2f}"
 
 
-def month_so_far(visit: Visit) -> Month | None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outlook:
+    """This month so far, and as it is expected to end; before taxes."""
+
+    currency: str
+    so_far: Decimal
+    forecast: Decimal
+
+    @property
+    def shown(self) -> str:
+        return money(self.so_far)
+
+    @property
+    def shown_forecast(self) -> str:
+        return money(self.forecast)
+
+
+def outlook(visit: Visit) -> Outlook | None:
     """The current month; None for members who may not see it."""
     if not visit.may_see_usage:
         return None
-    today = visit.now.astimezone(UTC).date()
-    return month_of(visit.tenant.id, today.replace(day=1), today)
+    found = forecast_of(visit.tenant.id, visit.now.astimezone(UTC).date())
+    return Outlook(currency=found.so_far.currency, so_far=found.so_far.net, forecast=found.expected.net)
 
 
-def month_of(tenant_id: uuid.UUID, first: date, today: date) -> Month:
-    """A tenant's month that begins with `first`, as far as it has come."""
-    following = (first + timedelta(days=32)).replace(day=1)
-    rated = daily_cost(tenant_id, first, min(today + timedelta(days=1), following))
-    most = max((day.total for day in rated), default=Decimal(0)) or Decimal(1)
-    over = [day.total for day in rated if day.day < today]
-    days_over = (min(today, following) - first).days
-    running = first <= today < following
+def month_of(tenant_id: uuid.UUID, first: date, today: date, *, metric: str = "", policy: str = "") -> Month:
+    """A tenant's month that begins with `first`, as far as it has come. `metric` and `policy` narrow its
+    days; its total is always the whole."""
+    terms = terms_of(tenant_id)
+    period = period_of(first)
+    statement = statement_of(tenant_id, first, terms)
+    charges = by_day(
+        period,
+        used_of(tenant_id, period.start, period.end),
+        terms.books,
+        overrides=terms.overrides,
+        currency=terms.account.currency,
+    )
+    running = period.start <= today < period.end
     return Month(
         first=first,
-        last=following - timedelta(days=1),
+        last=period.end - timedelta(days=1),
         today=today,
-        currency=rated[-1].currency if rated else "USD",
-        total=sum((day.total for day in rated), Decimal(0)),
-        forecast=(
-            sum(over, Decimal(0)) / days_over * (following - first).days
-            if running and days_over and over
-            else None
+        currency=statement.currency,
+        total=statement.net,
+        forecast=forecast_of(tenant_id, today).expected.net if running else None,
+        minimum=_sum_of(statement, MINIMUM),
+        late=_sum_of(statement, ADJUSTMENT),
+        taxes=tuple(tax.name for tax in terms.taxes),
+        days=days_of(
+            [c for c in charges if metric in ("", c.metric) and policy in ("", c.region_policy)],
         ),
-        over=days_over,
-        days=tuple(
-            Day(
-                day=day.day,
-                total=day.total,
-                share=float(round(day.total / most * 100, 1)),
-                lines=_lines([day]),
-            )
-            for day in rated
-        ),
-        lines=_lines(rated),
-        rated=tuple(rated),
     )
 
 
-def _lines(days: list[Rated]) -> tuple[Line, ...]:
-    sums: dict[tuple[str, str], tuple[int, Decimal, bool]] = {}
-    for day in days:
-        for line in day.lines:
-            key = (line.usage.metric, line.usage.region_policy)
-            quantity, cost, priced = sums.get(key, (0, Decimal(0), False))
-            sums[key] = (quantity + line.usage.quantity, cost + line.cost, priced or line.price is not None)
+def _sum_of(statement: Statement, kind: str) -> Decimal:
+    return sum((line.amount for line in statement.lines if line.kind == kind), Decimal(0))
+
+
+def days_of(charges: Sequence[DayCharge]) -> tuple[Day, ...]:
+    """Charges in order of their days, as days."""
     return tuple(
-        Line(
-            metric=metric.replace("_", " "),
-            policy=policy,
-            quantity=quantity,
-            cost=money(cost) if priced else "not priced",
+        Day(
+            day=day,
+            total=sum((line.exact for line in lines if line.exact is not None), Decimal(0)),
+            lines=lines,
         )
-        for (metric, policy), (quantity, cost, priced) in sums.items()
+        for day, lines in (
+            (
+                day,
+                tuple(
+                    Line(metric=c.metric, policy=c.region_policy, quantity=c.quantity, exact=c.exact)
+                    for c in group
+                ),
+            )
+            for day, group in groupby(charges, key=lambda c: c.day)
+        )
     )
+
+
+def _summed(lines: Iterable[tuple[Line, tuple[str, str]]]) -> tuple[Line, ...]:
+    sums: dict[tuple[str, str], Line] = {}
+    for line, (metric, policy) in lines:
+        known = sums.get((metric, policy))
+        amounts = [x for x in (known.exact if known else None, line.exact) if x is not None]
+        sums[metric, policy] = Line(
+            metric=metric,
+            policy=policy,
+            quantity=line.quantity + (known.quantity if known else 0),
+            exact=sum(amounts, Decimal(0)) if amounts else None,
+        )
+    return tuple(sums[key] for key in sorted(sums))
 
 
 def chart(month: Month) -> Chart:
     """The month as stacked columns, the dearest day reaching the top."""
-    most = max((day.total for day in month.rated), default=Decimal(0))
-    by_day = {day.day: day for day in month.rated}
+    most = max((_drawn_sum(day) for day in month.days), default=Decimal(0))
+    known = {day.day: day for day in month.days}
     count = (month.last - month.first).days + 1
     width = 100 / count
     drawn: set[str] = set()
     columns = []
     for index in range(count):
-        day = month.first + timedelta(days=index)
-        rated = by_day.get(day)
+        at = month.first + timedelta(days=index)
+        day = known.get(at)
         pieces: list[Piece] = []
-        if rated is not None and most:
-            below = 0.0
-            for metric, cost in _by_series(rated).items():
-                height = float(cost / most * 100)
-                if height > 0:
-                    drawn.add(metric)
-                    below += height
-                    pieces.append(
-                        Piece(y=round(100 - below, 3), height=round(height, 3), look=metric.replace("_", "-"))
-                    )
-        total = money(rated.total) if rated else "0"
+        below = 0.0
+        for name, cost in (_by_series(day) if day is not None and most else {}).items():
+            height = float(cost / most * 100)
+            if height > 0:
+                drawn.add(name)
+                below += height
+                pieces.append(
+                    Piece(y=round(100 - below, 3), height=round(height, 3), look=name.replace("_", "-"))
+                )
         columns.append(
             Column(
                 x=round(index * width + width * 0.12, 3),
                 width=round(width * 0.76, 3),
-                title=f"{day:%a} {day.day} {day:%b}: {total} {month.currency}",
-                day=day,
+                title=f"{at:%a} {at.day} {at:%b}: {day.shown if day else '0'} {month.currency}",
+                day=at,
                 pieces=tuple(pieces),
-                ahead=day > month.today,
+                ahead=at > month.today,
             )
         )
     return Chart(
@@ -213,30 +288,68 @@ def chart(month: Month) -> Chart:
     )
 
 
-def _by_series(rated: Rated) -> dict[str, Decimal]:
+def _by_series(day: Day) -> dict[str, Decimal]:
+    """What each metric adds to a column. A day that brought a lower tier for all adds nothing."""
     sums = dict.fromkeys((*SERIES, OTHER), Decimal(0))
-    for line in rated.lines:
-        sums[line.usage.metric if line.usage.metric in SERIES else OTHER] += line.cost
+    for line in day.lines:
+        sums[line.metric if line.metric in SERIES else OTHER] += max(line.exact or Decimal(0), Decimal(0))
     return sums
+
+
+def _drawn_sum(day: Day) -> Decimal:
+    return sum(_by_series(day).values(), Decimal(0))
 
 
 def months_around(first: date, today: date) -> tuple[date, date | None]:
     """The first days of the month before and, unless it is still to come, of the one after."""
-    after = (first + timedelta(days=32)).replace(day=1)
+    after = next_month(first)
     return (first - timedelta(days=1)).replace(day=1), after if after <= today else None
 
 
-def prices_on(day: date) -> tuple[str, tuple[UnitPrice, ...]] | None:
-    """The price book that holds on a day: its name and its prices."""
-    book = book_for(day, books())
-    if book is None:
+def prices_on(tenant_id: uuid.UUID, day: date) -> Prices | None:
+    """The prices that hold for a tenant on a day, contracts included; None where there are none."""
+    terms = terms_of(tenant_id)
+    (segment, *_) = [
+        s
+        for s in segments(period_of(day.replace(day=1)), terms.books, terms.overrides)
+        if s.start <= day < s.end
+    ]
+    if not segment.prices:
         return None
-    return book.name, tuple(
-        UnitPrice(
-            metric=metric.replace("_", " "),
-            policy="any" if policy == ANY_POLICY else policy,
-            amount=f"{price.amount.normalize():f} {book.currency}",
-            per=price.per,
-        )
-        for (metric, policy), price in sorted(book.prices.items())
+    currency = terms.account.currency
+    return Prices(
+        book=segment.book.name if segment.book else "your contract",
+        currency=currency,
+        minimum=money(segment.minimum) if segment.minimum else "",
+        items=tuple(
+            ListPrice(
+                metric=metric.replace("_", " "),
+                policy="any" if policy == "*" else policy,
+                parts=price_words(price, currency),
+            )
+            for (metric, policy), price in sorted(segment.prices.items())
+        ),
     )
+
+
+def price_words(price: Price, currency: str) -> tuple[str, ...]:
+    """A price, part by part."""
+    free = (f"{price.included:,} a month included",) if price.included else ()
+    match price.model:
+        case Unit(amount=amount, per=per):
+            return (*free, _each(amount, per, currency))
+        case Package(amount=amount, size=size):
+            return (*free, f"{plain(amount)} {currency} for each package of {size:,}")
+        case Graduated(tiers=tiers):
+            return (*free, *(_tier(tier, currency, "") for tier in tiers))
+        case other:
+            return (*free, *(_tier(tier, currency, "all of it, ") for tier in other.tiers))
+
+
+def _each(amount: Decimal, per: int, currency: str) -> str:
+    return f"{plain(amount)} {currency}" + (f" per {per:,}" if per != 1 else " each")
+
+
+def _tier(tier: Tier, currency: str, what: str) -> str:
+    reach = "above that" if tier.up_to is None else f"up to {tier.up_to:,}"
+    return f"{what}{reach}: {_each(tier.amount, tier.per, currency)}"

@@ -17,6 +17,7 @@ from controlplane.console.cells_client import CellAway, Refused, path
 from controlplane.console.job_changes import fields_of
 from controlplane.console.job_form import SCHEDULE_FIELDS, JobForm, new_form, read_form
 from controlplane.console.lists import LONGEST, label
+from controlplane.console.schedule_cost import schedule_cost
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.wording import OVERLAPS, ROLLS, parse
 
@@ -87,8 +88,9 @@ def job_preview(visit: Visit) -> HttpResponse:
 
 def preview(visit: Visit, form: JobForm) -> dict[str, Any]:
     """Occurrences and clock changes; or the faults are put at the form's fields."""
+    policy = form.values.get("region_policy") or visit.tenant.default_region_policy
     if form.values.get("kind") == "NOW":
-        return {"at_once": True}
+        return {"at_once": True, "cost": schedule_cost(visit, {"type": "NOW"}, policy)}
     try:
         answer = visit.cell.post("/v1/schedules:preview", {"schedule": form.schedule(), "count": _DRAWN})
     except Refused as refused:
@@ -98,6 +100,7 @@ def preview(visit: Visit, form: JobForm) -> dict[str, Any]:
     due = [Due(at=item["when"], title=item["local"], note=item["note"] or "") for item in coming]
     scale = scale_for((item.at for item in due), visit.now, now_at=_NOW_AT, least=5)
     return {
+        "cost": schedule_cost(visit, form.schedule(), policy),
         "coming": coming[:_SHOWN],
         "transitions": answer.document["transitions"],
         "excluded": answer.document["excluded"][:_SHOWN],

@@ -23,6 +23,7 @@ from controlplane.console.lists import (
     sentences,
     targets_of,
 )
+from controlplane.console.schedule_cost import schedule_cost
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.why import LOOKS, obstacles
 from controlplane.console.wording import instant, is_called, parse
@@ -73,7 +74,12 @@ def job_list(visit: Visit) -> HttpResponse:
 @tenant_page(Scope.JOBS_READ)
 def job_detail(visit: Visit, job_id: str) -> HttpResponse:
     """GET /t/<slug>/jobs/<job_id>/"""
-    return visit.page("console/jobs/detail.html", section="jobs", **_job(visit, job_id))
+    found = _job(visit, job_id)
+    job = found["job"]
+    cost = None
+    if job["status"] == "SCHEDULED":
+        cost = schedule_cost(visit, job["schedule"], job["region_policy"])
+    return visit.page("console/jobs/detail.html", section="jobs", cost=cost, **found)
 
 
 @tenant_page(Scope.JOBS_READ)

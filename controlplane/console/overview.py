@@ -13,7 +13,7 @@ from django.http import HttpResponse
 from cells.contract import Scope
 from controlplane.console.axis import NOW_AT, SCALES, build
 from controlplane.console.cells_client import CellAway
-from controlplane.console.cost import month_so_far
+from controlplane.console.cost import outlook
 from controlplane.console.lists import (
     LONGEST,
     at_most_shown,
@@ -89,7 +89,7 @@ def _live(visit: Visit) -> dict[str, Any]:
     pending = cell.get("/v1/targets", state="PENDING", limit=LONGEST)
     paused = cell.get("/v1/jobs", state="PAUSED", limit=LONGEST)
     return {
-        "cost": month_so_far(visit),
+        "cost": outlook(visit),
         "empty": not jobs["items"] and not runs["items"],
         "total": total,
         "ended": ended,

@@ -23,8 +23,8 @@ from controlplane.console import (
     runs,
     target_pages,
     targets,
-    usage,
 )
+from controlplane.console.money_urls import money_patterns
 from controlplane.console.settings_urls import settings_patterns
 from controlplane.console.workflow_urls import workflow_patterns
 
@@ -77,7 +77,6 @@ urlpatterns = [
     path(_T + "redrives/<str:redrive_id>/", redrives.redrive, name="redrive"),
     path(_T + "redrives/<str:redrive_id>/live", redrives.redrive_live, name="redrive-live"),
     path(_T + "redrives/<str:redrive_id>/stop", redrives.redrive_stop, name="redrive-stop"),
-    path(_T + "usage", usage.usage, name="usage"),
     path(_T + "targets/", targets.target_list, name="targets"),
     path(_T + "targets/new", targets.target_new, name="target-new"),
     path(_T + "targets/<str:target_id>/", target_pages.target_detail, name="target"),
@@ -89,6 +88,7 @@ urlpatterns = [
     path(_T + "queues/<str:queue>/", queues.queue_detail, name="queue"),
     path(_T + "queues/<str:queue>/live", queues.queue_live, name="queue-live"),
     path(_T + "queues/<str:queue>/<slug:verb>", queues.queue_action, name="queue-action"),
+    *money_patterns,
     *workflow_patterns,
     *settings_patterns,
     # Last: what is none of the above may be one of them with another end.

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from billing.budgets import forecasts, watching
 from cells.contract import Scope
 from cells.domain.job import Schedule
-from cells.domain.schedule import ScheduleError, compile_schedule, normalise
+from cells.domain.schedule import ScheduleError
 from controlplane.api.base import ApiView, tenant_or_404, with_etag
 from controlplane.api.money_documents import (
     BudgetDocument,
@@ -29,6 +29,7 @@ from controlplane.api.permissions import needs
 from controlplane.api.problems import invalid as faulty
 from controlplane.api.views.price_books import today
 from controlplane.errors import invalid
+from controlplane.occurrences import occurrences_of
 
 #: Fields of a schedule that only the cell fills in.
 _NOT_GIVEN = frozenset({"excluded", "calendar_version"})
@@ -111,12 +112,8 @@ def _count(document: dict[str, Any], now: datetime) -> int:
             "/schedule/calendar", "give the number of occurrences: the tenant's cell keeps calendars"
         )
     try:
-        schedule = normalise(msgspec.convert(document, Schedule), now)
-        compiled = compile_schedule(schedule)
+        return occurrences_of(document, now, timedelta(days=forecasts.SCHEDULE_DAYS))
     except msgspec.ValidationError as e:
         raise invalid("/schedule", str(e)) from e
     except ScheduleError as e:
         raise faulty([{"pointer": pointer, "detail": detail} for pointer, detail in e.faults]) from e
-    if schedule.type == "NOW":
-        return 1
-    return compiled.count(now, now + timedelta(days=forecasts.SCHEDULE_DAYS))

@@ -156,8 +156,7 @@ def trace(request: Request, invoice: Invoice, n: str) -> Response:
     found = tracing.records_of_day(invoice, line, day, after=after, limit=limit + 1)
     if len(found) > limit:
         found = found[:limit]
-        minute, *rest = found[-1].mark
-        shown["next_cursor"] = encode_cursor([minute.isoformat(), *(str(part) for part in rest)])
+        shown["next_cursor"] = encode_cursor(tracing.mark_text(found[-1].mark))
     shown["records"] = [
         {
             "minute": f"{r.minute.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -177,15 +176,10 @@ def _stored(invoice: Invoice, n: int) -> Line:
 
 
 def _mark(cursor: str) -> tracing.Mark:
-    minute, cell, store, epoch, host = decode_cursor(cursor, 5)
-    try:
-        at = datetime.fromisoformat(minute)
-        place = int(store), int(epoch)
-    except ValueError as e:
-        raise bad_parameter("cursor", "not a cursor of this list") from e
-    if at.tzinfo is None or not 0 <= place[0] < 2**15 or not 0 <= place[1] < 2**63:
+    found = tracing.mark_of(decode_cursor(cursor, 5))
+    if found is None:
         raise bad_parameter("cursor", "not a cursor of this list")
-    return at, cell, place[0], place[1], host
+    return found
 
 
 # --- operators -----------------------------------------------------------------------------
