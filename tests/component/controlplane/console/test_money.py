@@ -79,26 +79,15 @@ def test_what_is_anothers_is_not_found(owner: Signed) -> None:
     note = credit(invoice_id=invoice.id, lines=None, now=datetime.now(UTC), actor=BILLING, reason="late")
     before = contents()
     it = f"/invoices/{invoice.public_id}/"
-    for path in (
-        it,
-        f"{it}pdf",
-        f"{it}lines/2",
-        f"{it}credit-notes/{note.public_id}/pdf",
-        "/invoices/nonsense/",
-    ):
+    paths = (it, f"{it}pdf", f"{it}lines/2", f"{it}credit-notes/{note.public_id}/pdf")
+    for path in (*paths, "/invoices/nonsense/"):
         _get(owner, path, 404)
         assert owner.browser.get(stranger.base + path).status_code == 404
     records = "/usage/records?day=2026-10-01&metric=job_runs&policy=HOME_ASYNC"
     assert "There is no record" in _get(owner, records)
     assert contents() == before
-    for path in (it, f"{it}pdf", f"{it}lines/2", f"{it}credit-notes/{note.public_id}/pdf", records):
-        _get_of(stranger, path)
-
-
-def _get_of(who: Signed, path: str) -> bytes:
-    answer = who.browser.get(who.base + path)
-    assert answer.status_code == 200, path
-    return bytes(answer.content)
+    for path in (*paths, records):
+        assert stranger.browser.get(stranger.base + path).status_code == 200
 
 
 def test_an_invoice_leads_to_its_meter_records(owner: Signed) -> None:
@@ -116,11 +105,8 @@ def test_an_invoice_leads_to_its_meter_records(owner: Signed) -> None:
     (link,) = re.findall(r'rel="next" href="([^"]+)"', page)
     rest = owner.browser.get(link.replace("&amp;", "&")).content.decode()
     assert rest.count("<tr data-row") == 10
-    assert (
-        owner.browser.get(f"{owner.base}/usage/records?day=2026-10-01&metric=job_runs&cursor=x").status_code
-        == 404
-    )
     for wrong in (
+        "day=2026-10-01&metric=job_runs&cursor=x",
         "day=yesterday&metric=job_runs",
         "day=2026-10-01&metric=lines",
         "day=9999-12-31&metric=job_runs",
@@ -133,7 +119,9 @@ def test_an_invoice_leads_to_its_meter_records(owner: Signed) -> None:
 
 def test_an_invoice_at_stripe_is_paid_there(owner: Signed) -> None:
     invoice = _invoice(owner)
-    StripeInvoice.objects.create(invoice=invoice, payment_url="https://pay.example.com/i")
+    StripeInvoice.objects.create(
+        invoice=invoice, stripe_id="in_1", state="open", payment_url="https://pay.example.com/i"
+    )
     assert 'href="https://pay.example.com/i"' in _get(owner, f"/invoices/{invoice.public_id}/")
     credit(invoice_id=invoice.id, lines=None, now=datetime.now(UTC), actor=BILLING, reason="a gift")
     page = _get(owner, f"/invoices/{invoice.public_id}/")

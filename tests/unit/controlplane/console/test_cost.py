@@ -64,7 +64,9 @@ def test_the_month_by_metric_and_by_policy() -> None:
         ("egress_bytes", 1, "free"), ("job_runs", 2, "7.00"),
     ]  # fmt: skip
     assert [(x.policy, x.metric, x.cost) for x in month.by_policy()] == [
-        ("HOME_ASYNC", "job_runs", "4.00"), ("STRICT", "egress_bytes", "free"), ("STRICT", "job_runs", "3.00"),
+        ("HOME_ASYNC", "job_runs", "4.00"),
+        ("STRICT", "egress_bytes", "free"),
+        ("STRICT", "job_runs", "3.00"),
     ]  # fmt: skip
     assert month.others == [("usage of earlier months that came late", "2.00")]
 
