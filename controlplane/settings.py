@@ -289,6 +289,21 @@ UNFOLD = {
                 ],
             },
             {
+                "title": "Money",
+                "separator": True,
+                "items": [
+                    {"title": title, "icon": icon, "link": reverse_lazy(f"operators:{name}")}
+                    for title, icon, name in (
+                        ("Revenue and cost", "savings", "money"),
+                        ("Invoices", "receipt_long", "invoices"),
+                        ("Price books", "payments", "prices"),
+                        ("Contracts", "handshake", "contracts"),
+                        ("Billing periods", "calendar_month", "periods"),
+                        ("Meters", "speed", "meters"),
+                    )
+                ],
+            },
+            {
                 "title": "Records",
                 "separator": True,
                 "items": [
@@ -302,13 +317,9 @@ UNFOLD = {
                         ("Placements", "location_on", "topology_placement"),
                         ("Outbox", "outbox", "events_outboxitem"),
                         ("Usage by day", "bar_chart", "billing_usageday"),
-                        ("Meter conflicts", "warning", "billing_meterconflict"),
-                        ("Usage drift", "difference", "billing_driftfinding"),
-                        ("Billing periods", "calendar_month", "billing_billingperiod"),
+                        ("All meter conflicts", "warning", "billing_meterconflict"),
+                        ("All usage drift", "difference", "billing_driftfinding"),
                         ("Unit costs", "savings", "billing_pricebook"),
-                        ("Price books", "payments", "billing_chargebook"),
-                        ("Contracts", "handshake", "billing_contract"),
-                        ("Invoices", "receipt_long", "billing_invoice"),
                         ("Credit notes", "undo", "billing_creditnote"),
                         ("Budget alerts", "notifications", "billing_budgetalert"),
                         ("Stripe differences", "balance", "billing_stripedifference"),

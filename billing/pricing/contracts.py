@@ -55,6 +55,20 @@ def invoiced_until(tenant_id: uuid.UUID) -> date | None:
     return until
 
 
+def drafted(
+    *,
+    tenant_id: uuid.UUID,
+    effective_from: date,
+    effective_until: date | None,
+    prices: Sequence[Mapping[str, Any]],
+    minimum: str | None,
+) -> Override:
+    """A contract that is not stored, checked; `Invalid` with every fault."""
+    said = {"effective_from": effective_from, "effective_until": effective_until}
+    refuse_faults(_faults(tenant_id=tenant_id, prices=prices, minimum=minimum, **said))
+    return Override(prices=prices_of(prices), minimum=None if minimum is None else Decimal(minimum), **said)
+
+
 @transaction.atomic
 def create_contract(
     *,
@@ -68,19 +82,16 @@ def create_contract(
     reason: str,
 ) -> Contract:
     """A promise from a day on (until another, if any). Days that were invoiced stay as they are."""
-    account = account_of(tenant_id)
     lock_account(tenant_id)
-    faults = price_faults(prices)
-    if minimum is not None:
-        faults += minimum_faults(minimum, account.currency)
-    if not prices and minimum is None:
-        faults.append(("/prices", "a contract promises prices, a minimum or both"))
-    if effective_until is not None and effective_until <= effective_from:
-        faults.append(("/effective_until", "must lie behind effective_from"))
-    if Contract.objects.filter(tenant_id=tenant_id, effective_from=effective_from).exists():
-        faults.append(("/effective_from", "another contract begins that day"))
-    faults += _invoiced_faults(tenant_id, "/effective_from", effective_from)
-    refuse_faults(faults)
+    refuse_faults(
+        _faults(
+            tenant_id=tenant_id,
+            effective_from=effective_from,
+            effective_until=effective_until,
+            prices=prices,
+            minimum=minimum,
+        )
+    )
     row = Contract.objects.create(
         tenant_id=tenant_id,
         effective_from=effective_from,
@@ -138,3 +149,25 @@ def _invoiced_faults(tenant_id: uuid.UUID, pointer: str, day: date) -> list[tupl
     if until is not None and day < until:
         return [(pointer, f"days before {until} are invoiced, and stay as they are")]
     return []
+
+
+def _faults(
+    *,
+    tenant_id: uuid.UUID,
+    effective_from: date,
+    effective_until: date | None,
+    prices: Sequence[Mapping[str, Any]],
+    minimum: str | None,
+) -> list[tuple[str, str]]:
+    account = account_of(tenant_id)
+    faults = price_faults(prices)
+    if minimum is not None:
+        faults += minimum_faults(minimum, account.currency)
+    if not prices and minimum is None:
+        faults.append(("/prices", "a contract promises prices, a minimum or both"))
+    if effective_until is not None and effective_until <= effective_from:
+        faults.append(("/effective_until", "must lie behind effective_from"))
+    if Contract.objects.filter(tenant_id=tenant_id, effective_from=effective_from).exists():
+        faults.append(("/effective_from", "another contract begins that day"))
+    faults += _invoiced_faults(tenant_id, "/effective_from", effective_from)
+    return faults

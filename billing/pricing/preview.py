@@ -16,7 +16,7 @@ from billing.charging.charge import Used, charge
 from billing.pricing.books import books_of
 from billing.pricing.contracts import as_override
 from billing.pricing.models import BillingAccount, Contract
-from billing.pricing.statements import period_of
+from billing.pricing.statements import period_of, terms_of, used_of
 from billing.reports import tenants_with_usage
 from billing.sql import named_sql
 
@@ -79,6 +79,19 @@ def preview(book: Book, month: date) -> Preview:
         after=sum((c.after for c in changes), Decimal(0)),
         changes=tuple(changed[:NAMED]),
     )
+
+
+def preview_contract(tenant_id: uuid.UUID, promised: Override, month: date) -> Change:
+    """A tenant's month beside the same with a further contract from its first to its last day."""
+    terms = terms_of(tenant_id)
+    period = period_of(month)
+    used = used_of(tenant_id, period.start, period.end)
+    whole = replace(promised, effective_from=period.start, effective_until=None)
+    before, after = (
+        charge(period, used, terms.books, overrides=overrides, currency=terms.account.currency)
+        for overrides in (terms.overrides, [*terms.overrides, whole])
+    )
+    return Change(tenant_id=tenant_id, before=before.net, after=after.net)
 
 
 def _page(

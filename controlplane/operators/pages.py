@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from controlplane.adminsite import operator
 from controlplane.errors import Refused
+from controlplane.refusals import of_billing
 
 View = Callable[..., HttpResponse]
 
@@ -40,7 +41,8 @@ def page(
 def act(request: HttpRequest, use_case: Callable[..., Any], done: str, **inputs: Any) -> bool:
     """Calls a use-case as the operator; says what was done, or why it was refused."""
     try:
-        use_case(**inputs, actor=operator(request))
+        with of_billing():
+            use_case(**inputs, actor=operator(request))
     except Refused as refused:
         messages.error(request, f"Nothing was changed: {refused}")
         return False

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from controlplane.operators import cells, moves, system, tenants
+from controlplane.operators.money_urls import money_patterns
 
 app_name = "operators"
 
@@ -16,6 +17,7 @@ urlpatterns = [
     path("tenants/", tenants.tenant_list, name="tenants"),
     path("tenants/<slug:slug>/", tenants.one_tenant, name="tenant"),
     path("tenants/<slug:slug>/<slug:verb>", tenants.tenant_action, name="tenant-action"),
+    *money_patterns,
     path("system/", system.system, name="system"),
     path("mail/", system.mails, name="mail"),
 ]
