@@ -53,8 +53,8 @@ MOVES = {
     for move in (
         Move(
             verb="finalize", word="Finalise", done="It is final.", use_case=settling.finalize,
-            words="Computes it a last time, gives it the next number, makes it due in {days} days and mails it"
-            " to {mails}. It never changes again: what is wrong then is taken back by a credit note.",
+            words="Computes it a last time, gives it the next number, makes it due in {days} days and mails"
+            " it to {mails}. It never changes again: what is wrong then is taken back by a credit note.",
         ),
         Move(
             verb="pay", word="Mark as paid", done="It is paid.", use_case=settling.pay,

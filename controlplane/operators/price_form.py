@@ -1,4 +1,4 @@
-"""Prices as operators type them: rows of a form to documents (`billing.charging.documents`), and back. Pure."""
+"""Prices as operators type them: rows of a form to documents of prices, and back. Pure."""
 
 from __future__ import annotations
 
