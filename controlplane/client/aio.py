@@ -20,6 +20,7 @@ from controlplane.client import (
     calls,
     definition_calls,
     management,
+    money_calls,
     move_calls,
     queue_calls,
     redrive_calls,
@@ -269,6 +270,41 @@ class AsyncUsage(AsyncResource):
     read = AsyncSends(management.read_usage)
 
 
+class AsyncForecasts(AsyncResource):
+    """`client.forecasts`"""
+
+    month = AsyncSends(money_calls.month_forecast)
+    schedule = AsyncSends(money_calls.schedule_forecast)
+
+
+class AsyncBudget(AsyncResource):
+    """`client.budget`"""
+
+    get = AsyncSends(money_calls.get_budget)
+    set = AsyncSends(money_calls.set_budget)
+    remove = AsyncSends(money_calls.remove_budget)
+
+
+class AsyncInvoices(AsyncResource):
+    """`client.invoices`"""
+
+    list = AsyncPages(money_calls.list_invoices)
+    get = AsyncSends(money_calls.get_invoice)
+    pdf = AsyncSends(money_calls.invoice_pdf)
+    credit_note_pdf = AsyncSends(money_calls.credit_note_pdf)
+    line_usage = AsyncSends(money_calls.line_usage)
+
+
+class AsyncPriceBooks(AsyncResource):
+    """`client.price_books`, for operators' keys"""
+
+    list = AsyncPages(money_calls.list_price_books)
+    get = AsyncSends(money_calls.get_price_book)
+    preview = AsyncSends(money_calls.preview_price_book)
+    create = AsyncSends(money_calls.create_price_book)
+    withdraw = AsyncSends(money_calls.withdraw_price_book)
+
+
 class AsyncCostReports(AsyncResource):
     """`client.cost_reports`"""
 
@@ -321,6 +357,10 @@ class AsyncClockhouse:
         self.moves = AsyncMoves(transport)
         self.own_moves = AsyncOwnMoves(transport)
         self.cost_reports = AsyncCostReports(transport)
+        self.forecasts = AsyncForecasts(transport)
+        self.budget = AsyncBudget(transport)
+        self.invoices = AsyncInvoices(transport)
+        self.price_books = AsyncPriceBooks(transport)
 
     async def close(self) -> None:
         """Give the connections back."""

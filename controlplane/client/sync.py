@@ -18,6 +18,7 @@ from controlplane.client import (
     calls,
     definition_calls,
     management,
+    money_calls,
     move_calls,
     queue_calls,
     redrive_calls,
@@ -263,6 +264,41 @@ class Usage(Resource):
     read = Sends(management.read_usage)
 
 
+class Forecasts(Resource):
+    """`client.forecasts`"""
+
+    month = Sends(money_calls.month_forecast)
+    schedule = Sends(money_calls.schedule_forecast)
+
+
+class Budget(Resource):
+    """`client.budget`"""
+
+    get = Sends(money_calls.get_budget)
+    set = Sends(money_calls.set_budget)
+    remove = Sends(money_calls.remove_budget)
+
+
+class Invoices(Resource):
+    """`client.invoices`"""
+
+    list = Pages(money_calls.list_invoices)
+    get = Sends(money_calls.get_invoice)
+    pdf = Sends(money_calls.invoice_pdf)
+    credit_note_pdf = Sends(money_calls.credit_note_pdf)
+    line_usage = Sends(money_calls.line_usage)
+
+
+class PriceBooks(Resource):
+    """`client.price_books`, for operators' keys"""
+
+    list = Pages(money_calls.list_price_books)
+    get = Sends(money_calls.get_price_book)
+    preview = Sends(money_calls.preview_price_book)
+    create = Sends(money_calls.create_price_book)
+    withdraw = Sends(money_calls.withdraw_price_book)
+
+
 class CostReports(Resource):
     """`client.cost_reports`"""
 
@@ -315,6 +351,10 @@ class Clockhouse:
         self.moves = Moves(transport)
         self.own_moves = OwnMoves(transport)
         self.cost_reports = CostReports(transport)
+        self.forecasts = Forecasts(transport)
+        self.budget = Budget(transport)
+        self.invoices = Invoices(transport)
+        self.price_books = PriceBooks(transport)
 
     def close(self) -> None:
         """Give the connections back."""

@@ -8,6 +8,7 @@ import typer
 
 from controlplane.client.cli import (
     accounts,
+    billing,
     bulk,
     calendars,
     definitions,
@@ -58,6 +59,10 @@ app.add_typer(importing.app, name="import")
 app.add_typer(accounts.profile, name="profile")
 command(app, "login")(accounts.login)
 command(app, "usage")(money.usage)
+command(app, "forecast")(billing.forecast)
+app.add_typer(billing.budget, name="budget")
+app.add_typer(billing.invoices, name="invoices")
+app.add_typer(billing.price_books, name="price-books")
 command(app, "stats")(runs.stats)
 command(app, "herd")(bulk.herd)
 command(app, "tenant")(money.tenant)
