@@ -7,11 +7,11 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin, TabularInline
 
-from billing.corrections import accept_refused
+from billing.by_hand import settle_conflict, settle_drift
+from billing.hooks import Service
 from billing.models import (
     BillingPeriod,
     DriftFinding,
@@ -22,6 +22,13 @@ from billing.models import (
     UnitPrice,
     UsageDay,
 )
+
+_REASON = "in the operators' records"
+
+
+def _operator(request: HttpRequest) -> Service:
+    address = request.META.get("REMOTE_ADDR", "")
+    return Service(name=f"user:{request.user.pk}", source=f"admin {address}".strip())
 
 
 class _ReadOnly(ModelAdmin):  # type: ignore[misc]
@@ -62,15 +69,14 @@ class MeterConflictAdmin(_ReadOnly):
 
     @admin.action(description="Settled: looked into, what stands is right")
     def settle(self, request: HttpRequest, chosen: QuerySet[MeterConflict]) -> None:
-        chosen.filter(settled_at=None).update(settled_at=Now(), settled_by=f"user:{request.user.pk}")
+        for conflict in chosen.filter(settled_at=None).order_by("id"):
+            settle_conflict(conflict_id=conflict.pk, accept=False, actor=_operator(request), reason=_REASON)
 
     @admin.action(description="Correct the ledger: what was refused is right")
     def accept(self, request: HttpRequest, chosen: QuerySet[MeterConflict]) -> None:
-        actor = f"user:{request.user.pk}"
         for conflict in chosen.filter(settled_at=None).order_by("id"):
-            made = accept_refused(conflict, actor=actor, reason=f"conflict {conflict.pk} settled")
-            MeterConflict.objects.filter(pk=conflict.pk).update(settled_at=Now(), settled_by=actor)
-            self.message_user(request, f"{conflict}: {conflict.recorded} corrected by {made.quantity:+}.")
+            settle_conflict(conflict_id=conflict.pk, accept=True, actor=_operator(request), reason=_REASON)
+            self.message_user(request, f"{conflict}: corrected to {conflict.refused}.")
 
 
 @admin.register(DriftFinding)
@@ -96,7 +102,8 @@ class DriftFindingAdmin(_ReadOnly):
 
     @admin.action(description="Settled: looked into, nothing more to do")
     def settle(self, request: HttpRequest, chosen: QuerySet[DriftFinding]) -> None:
-        chosen.filter(settled_at=None).update(settled_at=Now(), settled_by=f"user:{request.user.pk}")
+        for finding in chosen.filter(settled_at=None).order_by("id"):
+            settle_drift(finding_id=finding.pk, actor=_operator(request), reason=_REASON)
 
 
 @admin.register(BillingPeriod)

@@ -11,9 +11,8 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from unfold.admin import TabularInline
 
-from billing.admin import _ReadOnly
+from billing.admin import _REASON, _operator, _ReadOnly
 from billing.budgets.models import Budget, BudgetAlert, LowDelay
-from billing.hooks import Service
 from billing.invoices import settling
 from billing.invoices.models import CreditNote, Invoice, InvoiceLine, NumberSeries, SentMail
 from billing.pricing.books import withdraw_book
@@ -27,13 +26,6 @@ from billing.stripe.models import (
     StripeInvoice,
     StripeMeter,
 )
-
-_REASON = "in the operators' pages"
-
-
-def _operator(request: HttpRequest) -> Service:
-    address = request.META.get("REMOTE_ADDR", "")
-    return Service(name=f"user:{request.user.pk}", source=f"admin {address}".strip())
 
 
 def _for_each(request: HttpRequest, chosen: QuerySet[Any], act: Callable[[Any], Any], done: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -84,22 +85,29 @@ def forecast_schedule(
 ) -> ScheduleForecast:
     """Occurrences within 30 days × attempts (given, or as observed of the tenant in the last 30) at
     the prices that hold behind what the tenant uses anyway."""
+    (found,) = forecast_schedules(tenant_id, [(occurrences, region_policy)], attempts=attempts, today=today)
+    return found
+
+
+def forecast_schedules(
+    tenant_id: uuid.UUID,
+    schedules: Sequence[tuple[int, str]],
+    *,
+    attempts: Fraction | None = None,
+    today: date,
+) -> list[ScheduleForecast]:
+    """The same for several, (occurrences, region policy), each as if the others were not there."""
     terms = terms_of(tenant_id)
     back = used_of(tenant_id, today - timedelta(days=SCHEDULE_DAYS), today + timedelta(days=1))
     period = Period(start=today, end=today + timedelta(days=SCHEDULE_DAYS))
-    planned = Planned(
-        occurrences=occurrences,
-        attempts_per_run=attempts_per_run(back) if attempts is None else attempts,
-        region_policy=region_policy,
-    )
-    added = schedule_adds(
-        period,
-        planned,
-        expected(period, back, today),
-        terms.books,
-        overrides=terms.overrides,
-        currency=terms.account.currency,
-    )
-    return ScheduleForecast(
-        since=today, planned=planned, added=added, total=quantize(added.exact, added.currency)
-    )
+    anyway = expected(period, back, today)
+    each = attempts_per_run(back) if attempts is None else attempts
+    found = []
+    for occurrences, region_policy in schedules:
+        planned = Planned(occurrences=occurrences, attempts_per_run=each, region_policy=region_policy)
+        added = schedule_adds(
+            period, planned, anyway, terms.books, overrides=terms.overrides, currency=terms.account.currency
+        )
+        total = quantize(added.exact, added.currency)
+        found.append(ScheduleForecast(since=today, planned=planned, added=added, total=total))
+    return found

@@ -23,7 +23,7 @@ from controlplane.console.lists import (
     sentences,
     targets_of,
 )
-from controlplane.console.schedule_cost import schedule_cost
+from controlplane.console.schedule_cost import schedule_cost, schedule_costs
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.why import LOOKS, obstacles
 from controlplane.console.wording import instant, is_called, parse
@@ -64,7 +64,12 @@ def job_list(visit: Visit) -> HttpResponse:
             raise
         context["faults"] = sentences(refused.faults, refused.detail)
         return visit.page("console/jobs/list.html", status=422, **context)
-    context["jobs"] = [{**job, "label": label(job)} for job in found["items"]]
+    scheduled = [job for job in found["items"] if job["status"] == "SCHEDULED"]
+    costs = schedule_costs(visit, [(job["schedule"], job["region_policy"]) for job in scheduled])
+    by_job = {job["job_id"]: cost for job, cost in zip(scheduled, costs, strict=True)}
+    context["jobs"] = [
+        {**job, "label": label(job), "cost": by_job.get(job["job_id"])} for job in found["items"]
+    ]
     context["targets"] = targets_of(visit, (job["target"].get("target_id") for job in found["items"]))
     context["next"] = next_page(visit, filters, found["next_cursor"])
     context["paged"] = bool(visit.request.GET.get("cursor"))

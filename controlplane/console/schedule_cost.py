@@ -1,15 +1,15 @@
-"""What a schedule adds to the bill of the 30 days to come: beside its preview, and on its job."""
+"""What a schedule adds to the bill of the 30 days to come: beside its preview, on its job, in the list."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from billing.budgets.forecasts import SCHEDULE_DAYS, forecast_schedule
+from billing.budgets.forecasts import SCHEDULE_DAYS, forecast_schedules
 from cells.domain.schedule import ScheduleError
 from controlplane.console.cost import money
 from controlplane.console.visit import Visit
@@ -31,21 +31,41 @@ class ScheduleCost:
 def schedule_cost(visit: Visit, schedule: Mapping[str, Any], region_policy: str) -> ScheduleCost | None:
     """Occurrences by the attempts that runs took lately, at the prices behind what is used anyway. None
     for members who may not see usage, and for what is no schedule (its faults are told elsewhere)."""
+    (found,) = schedule_costs(visit, [(schedule, region_policy)])
+    return found
+
+
+def schedule_costs(
+    visit: Visit, schedules: Sequence[tuple[Mapping[str, Any], str]]
+) -> list[ScheduleCost | None]:
+    """The same for several, each as if the others were not there."""
     if not visit.may_see_usage:
-        return None
+        return [None] * len(schedules)
     now = visit.now.astimezone(UTC)
+    runs = [_runs(schedule, now) for schedule, _ in schedules]
+    asked = [(n, policy) for n, (_, policy) in zip(runs, schedules, strict=True) if n is not None]
+    forecasts = iter(forecast_schedules(visit.tenant.id, asked, today=now.date()) if asked else ())
+    found: list[ScheduleCost | None] = []
+    for (schedule, _), count in zip(schedules, runs, strict=True):
+        if count is None:
+            found.append(None)
+            continue
+        forecast = next(forecasts)
+        found.append(
+            ScheduleCost(
+                days=SCHEDULE_DAYS,
+                runs=count,
+                attempts=forecast.planned.attempts,
+                cost=money(forecast.added.exact),
+                currency=forecast.added.currency,
+                at_most=bool(schedule.get("calendar")),
+            )
+        )
+    return found
+
+
+def _runs(schedule: Mapping[str, Any], now: datetime) -> int | None:
     try:
-        runs = occurrences_of(schedule, now, timedelta(days=SCHEDULE_DAYS))
+        return occurrences_of(schedule, now, timedelta(days=SCHEDULE_DAYS))
     except (ScheduleError, msgspec.ValidationError):
         return None
-    found = forecast_schedule(
-        visit.tenant.id, occurrences=runs, region_policy=region_policy, attempts=None, today=now.date()
-    )
-    return ScheduleCost(
-        days=SCHEDULE_DAYS,
-        runs=runs,
-        attempts=found.planned.attempts,
-        cost=money(found.added.exact),
-        currency=found.added.currency,
-        at_most=bool(schedule.get("calendar")),
-    )
