@@ -133,7 +133,7 @@ def test_a_price_book_is_made_after_its_effect_was_seen(
     server.script = [PREVIEW]
     asked = cli("price-books", "create", str(file))
     assert asked.exit_code == 2
-    assert "1 pay more, 0 less" in asked.stderr.replace("\n", " ")
+    assert "1 pay more, 0 less" in " ".join(asked.stderr.split())
     assert [r.path for r in server.received] == ["/v1/admin/price-books:preview"]
     server.script = [PREVIEW, (201, STORED)]
     made = cli("price-books", "create", str(file), "--yes", "--reason", "a new year", "--json")

@@ -201,6 +201,7 @@ def test_a_schedule_says_what_it_adds(cell: Cell, owner: Signed) -> None:
     page = _get(owner, f"/jobs/{JOB_ID}/")
     assert "Adds in 30 days" in page
     assert "30 runs" in page
-    form: dict[str, Any] = {"kind": "CRON", "cron": "0 * * * *", "time_zone": "UTC"}
+    form: dict[str, Any] = {"kind": "CRON", "cron": "0 * * * *", "time_zone": "UTC", "dst_gap": "SKIP"}
+    form["dst_overlap"] = "FIRST"
     shown = owner.browser.post(owner.base + "/jobs/preview", form).content.decode()
     assert "720 runs" in shown
