@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cells.domain.workflow.commands import Command, record
-from cells.domain.workflow.decide import decide, timer_fired
+from cells.domain.workflow.decide import Decision, decision, timer_fired
 from cells.domain.workflow.definition import Definition
 from cells.domain.workflow.events import Event, EventType
 from cells.domain.workflow.execution import OPEN, Execution, Status, StepState
@@ -81,10 +81,12 @@ class Turning:
         """Everything there is to do now, or so many events of it."""
         self._record_inbox()
         limit += len(self.turn.events)
-        while len(self.turn.events) < limit:
-            commands = self._decided()
+        while (room := limit - len(self.turn.events)) > 0:
+            commands, more = self._decided(room)
             for command in commands:
                 self.append(command)
+            if more:
+                break
             if self._settled(commands) and not self._fire():
                 return self.finish()
         turn = self.finish()
@@ -98,9 +100,9 @@ class Turning:
             return True
         return all(command.type in _BEGINS_WAITING for command in commands) and not self._x.at_limit()
 
-    def _decided(self) -> list[Command]:
+    def _decided(self, limit: int) -> Decision:
         deadline = self._taken.config.compensation_deadline_seconds * 1000
-        return decide(self._definition, self._x, deadline_ms=deadline)
+        return decision(self._definition, self._x, deadline_ms=deadline, limit=limit)
 
     def _record_inbox(self) -> None:
         """In the order of their time, timers among them: what came after a timeout came too late."""

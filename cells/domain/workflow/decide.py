@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from cells.domain.workflow.commands import Command
 from cells.domain.workflow.compensating import compensate
 from cells.domain.workflow.context import SKIPPED, Scope, values_for
+from cells.domain.workflow.costs import LIST_LIMIT
 from cells.domain.workflow.definition import (
     Activity,
     ContinueAsNew,
@@ -26,50 +29,88 @@ from cells.domain.workflow.definition import (
     Step,
     WaitForSignal,
 )
-from cells.domain.workflow.events import EventType
+from cells.domain.workflow.events import EVENT_LIMIT, FULL_BYTES, RESERVE, EventType
 from cells.domain.workflow.execution import DEADLINE, Execution, StepState
-from cells.domain.workflow.expressions import LIST_LIMIT, Expression, ExpressionFault, Template
+from cells.domain.workflow.expressions import WORK_LIMIT, Budget, Expression, ExpressionFault, Template, fits
 from cells.domain.workflow.keys import idempotency_key, split_key, step_key
 
 #: Characters of a workflow id.
 ID_LIMIT = 128
+#: Commands of one decision.
+DECISION_LIMIT = 500
+#: What recording a command adds to its data at most: when its timer is due.
+_ADDED_BYTES = 40
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Instants that can be waited for (epoch milliseconds): until the year 2200.
+_LATEST_MS = (datetime(2200, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_encode = msgspec.json.Encoder().encode
 
 
-def decide(definition: Definition, execution: Execution, *, deadline_ms: int) -> list[Command]:
+class Decision(NamedTuple):
+    """What is to be recorded next, and whether more is to be decided at once behind it."""
+
+    commands: list[Command]
+    more: bool
+
+
+_NOTHING = Decision([], False)
+
+
+def decide(
+    definition: Definition, execution: Execution, *, deadline_ms: int, limit: int = DECISION_LIMIT
+) -> list[Command]:
     """The next commands, in the order in which they are to be recorded; none while nothing but
     waiting is to be done. `deadline_ms`: how long a compensation may take, where the definition
     does not say."""
+    return decision(definition, execution, deadline_ms=deadline_ms, limit=limit).commands
+
+
+def decision(
+    definition: Definition, execution: Execution, *, deadline_ms: int, limit: int = DECISION_LIMIT
+) -> Decision:
+    """The same, and whether more is to be decided as soon as that is recorded: one decision is bounded in
+    its commands (`limit`), in their bytes and in the work of its expressions, and by the room that the
+    history has left. However it is cut, the same commands follow each other."""
     x = execution
     if not x.is_open:
-        return []
+        return _NOTHING
     if x.compensating:
-        return compensate(definition, x)
+        commands = compensate(definition, x)
+        return Decision(commands[:limit], len(commands) > limit)
     if definition.compensation_deadline_ms is not None:
         deadline_ms = definition.compensation_deadline_ms
     if x.cancel_requested:
-        return [_undo("cancelled", None, "cancelled", deadline_ms)]
+        return _alone(_undo("cancelled", None, "cancelled", deadline_ms))
     if x.at_limit():
-        return [_undo("failed", None, "the history reached its limit", deadline_ms)]
-    walk = _Walk(definition, x)
+        return _alone(_undo("failed", None, "the history reached its limit", deadline_ms))
+    walk = _Walk(definition, x, limit)
     ended, result = walk.sequence(definition.steps, Scope())
+    if walk.commands and (walk.broken or (walk.full and walk.failed is None)):
+        # What was walked comes first; what cannot begin fails the execution behind it.
+        return Decision(walk.commands, True)
     if walk.failed is not None:
         key, error, undo = walk.failed
         if not undo:
-            return [Command(type=EventType.FAILED, data={"step": key, "error": error})]
-        return [*walk.broken, _undo("failed", key, error, deadline_ms)]
+            return _alone(Command(type=EventType.FAILED, data={"step": key, "error": error}))
+        return Decision([*walk.broken, _undo("failed", key, error, deadline_ms)], False)
     if walk.again is not None:
-        return [walk.again]
+        return Decision([*walk.commands, walk.again], False)
     if not ended:
-        return walk.commands
+        return Decision(walk.commands, False)
     if definition.output is not None:
         try:
             result = definition.output.render(
                 values_for(x, definition.output.expressions, Scope(), walk.derived)
             )
         except ExpressionFault as fault:
-            return [_undo("failed", None, f"output: {fault}", deadline_ms)]
-    return [*walk.commands, Command(type=EventType.COMPLETED, data={"result": result})]
+            if walk.commands:
+                return Decision(walk.commands, True)
+            return _alone(_undo("failed", None, f"output: {fault}", deadline_ms))
+    return Decision([*walk.commands, Command(type=EventType.COMPLETED, data={"result": result})], False)
+
+
+def _alone(command: Command) -> Decision:
+    return Decision([command], False)
 
 
 def timer_fired(definition: Definition, execution: Execution, key: str) -> Command:
@@ -94,9 +135,13 @@ def _undo(cause: str, step: str | None, error: str | None, deadline_ms: int) -> 
 class _Walk:
     """One walk over a definition."""
 
-    def __init__(self, definition: Definition, execution: Execution):
+    def __init__(self, definition: Definition, execution: Execution, limit: int):
         self._definition = definition
         self._x = execution
+        self._room = max(1, min(limit, EVENT_LIMIT - RESERVE - execution.last_seq))
+        self._bytes = FULL_BYTES - execution.bytes
+        self._work = WORK_LIMIT
+        self.full = False  # it had to end before it was through
         self.commands: list[Command] = []
         self.derived: dict[str, Any] = {}  # results that no event has: of groups, of what just ended
         self.failed: tuple[str, str | None, bool] | None = None  # key, error, whether to undo
@@ -131,6 +176,9 @@ class _Walk:
 
     # --- beginning -----------------------------------------------------------------------
     def _begin(self, step: Step, key: str, scope: Scope) -> tuple[bool, Any]:
+        if self.commands and (len(self.commands) >= self._room or self._bytes <= 0 or self._work <= 0):
+            self.full = True
+            return False, None
         try:
             if step.when is not None:
                 answer = self._value(step.when, scope)
@@ -170,6 +218,7 @@ class _Walk:
                     raise ExpressionFault(f"`{over.source}` came to no list")
                 if len(items) > LIST_LIMIT:
                     raise ExpressionFault(f"a list of {len(items)} is longer than {LIST_LIMIT}")
+                fits(items)
                 self._add(EventType.MAP_STARTED, step, key, items=items)
                 return self._inside(step, key, items, scope)
             case StartWorkflow() as do:
@@ -195,9 +244,11 @@ class _Walk:
         at_ms: int | None = None,
         **data: Any,
     ) -> None:
-        self.commands.append(
-            Command(type=kind, data={"step": step_key, **data}, delay_ms=delay_ms, at_ms=at_ms, step=step)
+        command = Command(
+            type=kind, data={"step": step_key, **data}, delay_ms=delay_ms, at_ms=at_ms, step=step
         )
+        self.commands.append(command)
+        self._bytes -= len(_encode(command.data)) + _ADDED_BYTES
 
     # --- groups --------------------------------------------------------------------------
     def _inside(self, step: Step, key: str, items: list[Any], scope: Scope) -> tuple[bool, Any]:
@@ -227,13 +278,21 @@ class _Walk:
 
     # --- values --------------------------------------------------------------------------
     def _value(self, expression: Expression, scope: Scope) -> Any:
-        return expression.evaluate(values_for(self._x, [expression], scope, self.derived))
+        budget = Budget()
+        try:
+            return expression.evaluate(values_for(self._x, [expression], scope, self.derived), budget)
+        finally:
+            self._work -= budget.work
 
     def _render(self, template: Template | None, scope: Scope) -> Any:
         if template is None:
             return self._x.input
         values: Mapping[str, Any] = values_for(self._x, template.expressions, scope, self.derived)
-        return template.render(values)
+        budget = Budget()
+        try:
+            return template.render(values, budget)
+        finally:
+            self._work -= budget.work
 
 
 def _only_fails(step: Step) -> bool:
@@ -250,11 +309,17 @@ def child_id(execution: Execution, key: str) -> str:
 def _instant(value: Any) -> int:
     """Epoch milliseconds of an RFC 3339 text or of epoch seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return round(value * 1000)
-    try:
-        at = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise ExpressionFault("sleep_until came to no instant (RFC 3339 with an offset, or epoch seconds)")
-    return (at - _EPOCH) // timedelta(milliseconds=1)
+        ms = round(value * 1000)
+    else:
+        try:
+            at = datetime.fromisoformat(value) if isinstance(value, str) else None
+        except ValueError:
+            at = None
+        if at is None or at.tzinfo is None:
+            raise ExpressionFault(
+                "sleep_until came to no instant (RFC 3339 with an offset, or epoch seconds)"
+            )
+        ms = (at - _EPOCH) // timedelta(milliseconds=1)
+    if not 0 <= ms < _LATEST_MS:
+        raise ExpressionFault("sleep_until came to an instant that is not between the years 1970 and 2200")
+    return ms

@@ -11,6 +11,8 @@ import msgspec
 EVENT_LIMIT = 10_000
 #: Bytes of one history's data.
 BYTE_LIMIT = 10 * 1024 * 1024
+#: From here on nothing new begins: the rest is kept free for ending in order.
+FULL_BYTES = BYTE_LIMIT * 9 // 10
 WARNING_SHARE = 0.8
 #: How many events are kept free for ending an execution that reached its limit in order.
 RESERVE = 1_000

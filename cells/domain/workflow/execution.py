@@ -6,7 +6,14 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from cells.domain.workflow.events import BYTE_LIMIT, EVENT_LIMIT, RESERVE, WARNING_SHARE, Event
+from cells.domain.workflow.events import (
+    BYTE_LIMIT,
+    EVENT_LIMIT,
+    FULL_BYTES,
+    RESERVE,
+    WARNING_SHARE,
+    Event,
+)
 
 #: The timer behind which compensation is stuck, in place of a step's key.
 DEADLINE = "!deadline"
@@ -139,7 +146,7 @@ class Execution:
 
     def at_limit(self) -> bool:
         """Whether the history is so long that the execution must end."""
-        return self.last_seq >= EVENT_LIMIT - RESERVE or self.bytes >= BYTE_LIMIT * 0.9
+        return self.last_seq >= EVENT_LIMIT - RESERVE or self.bytes >= FULL_BYTES
 
     def near_limit(self) -> bool:
         """Whether people are to be warned."""

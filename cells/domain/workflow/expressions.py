@@ -2,7 +2,8 @@
 
 CEL always ends, but not soon: a comprehension inside a comprehension over a long list holds the
 interpreter for minutes, and very long chains of operators exhaust the stack of its parser. So
-what is accepted is bounded before it is parsed, and lists are measured before it is run.
+what is accepted is bounded before it is parsed, what it may cost is told before it is run
+(`costs.py`), and what it makes is bounded, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from functools import lru_cache
 from typing import Any
 
 import cel
+import msgspec
+
+from cells.domain.workflow.costs import COMPREHENSIONS, Shape, TooLong, is_call
 
 #: Bytes of one expression.
 SOURCE_LIMIT = 2048
@@ -22,10 +26,12 @@ SOURCE_LIMIT = 2048
 NESTING_LIMIT = 24
 #: Operands, operators and calls in one expression.
 TERM_LIMIT = 256
-#: Elements a comprehension may walk.
-LIST_LIMIT = 1000
 #: Bytes of one text that an expression may make.
 TEXT_LIMIT = 256 * 1024
+#: Bytes of JSON that a value may have: what a start may bring, wrapped once more.
+RESULT_LIMIT = 512 * 1024
+#: What making one value may cost, in the units of `costs.py`: less than two seconds.
+WORK_LIMIT = 15_000_000
 
 _TOKEN = re.compile(
     r"""(?P<text>[rRbB]{0,2}(?:\"{3}.*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'))
@@ -36,7 +42,6 @@ _TOKEN = re.compile(
       |(?P<space>\s+)|(?P<comment>//[^\n]*)|(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_COMPREHENSIONS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 #: Functions an expression may call. All are pure, and none makes much out of little.
 FUNCTIONS = frozenset(
     {
@@ -49,16 +54,39 @@ FUNCTIONS = frozenset(
     }
 )  # fmt: skip
 _NAMESPACES = frozenset({"math"})
+_encode = msgspec.json.Encoder().encode
 
 
 class ExpressionFault(ValueError):
     """An expression that is not accepted, or that came to nothing. The text says why."""
 
 
+class Budget:
+    """What making one value has cost so far."""
+
+    __slots__ = ("made", "work")
+
+    def __init__(self) -> None:
+        self.work = 0
+        self.made = 0  # characters and values
+
+    def spend(self, work: int) -> None:
+        """It costs that much. Raises `ExpressionFault` past the limit."""
+        self.work += work
+        if self.work > WORK_LIMIT:
+            raise ExpressionFault("this is too much work over values of that size")
+
+    def make(self, size: int) -> None:
+        """So much is made. Raises `ExpressionFault` past the limit."""
+        self.made += size
+        if self.made > RESULT_LIMIT:
+            raise ExpressionFault(f"comes to more than {RESULT_LIMIT} bytes")
+
+
 class Expression:
     """One accepted expression."""
 
-    __slots__ = ("_program", "names", "source", "steps", "walks")
+    __slots__ = ("_program", "_shape", "names", "source", "steps")
 
     def __init__(self, source: str):
         tokens = _tokens(source)
@@ -67,10 +95,9 @@ class Expression:
         except ValueError as fault:
             raise ExpressionFault(_first_line(fault)) from None
         self.source = source
-        #: Whether it holds a comprehension.
-        self.walks = any(_is_call(tokens, i, _COMPREHENSIONS) for i in range(len(tokens)))
+        self._shape = Shape(tokens)
         bound = {
-            tokens[i + 2][1] for i in range(len(tokens) - 2) if _is_call(tokens, i, _COMPREHENSIONS)
+            tokens[i + 2][1] for i in range(len(tokens) - 2) if is_call(tokens, i, COMPREHENSIONS)
         } | _NAMESPACES
         #: Variables it reads.
         self.names = frozenset(self._program.variables()) - bound
@@ -80,16 +107,17 @@ class Expression:
         if unknown:
             raise ExpressionFault(f"unknown function {', '.join(sorted(unknown))}")
 
-    def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """Its value, as JSON has it. Raises `ExpressionFault`."""
+    def evaluate(self, values: Mapping[str, Any], budget: Budget | None = None) -> Any:
+        """Its value, as JSON has it. Raises `ExpressionFault`, also where that would cost too much."""
         context = {name: values[name] for name in self.names if name in values}
-        if self.walks:
-            for value in context.values():
-                _measure(value)
+        budget = budget or Budget()
         try:
-            return _plain(self._program.execute(context))
-        except ExpressionFault:
-            raise
+            budget.spend(self._shape.work(context))
+            return _plain(self._program.execute(context), budget)
+        except TooLong as fault:
+            raise ExpressionFault(str(fault)) from None
+        except ExpressionFault as fault:
+            raise ExpressionFault(f"`{self.source}`: {fault}") from None
         except KeyError as fault:
             raise ExpressionFault(f"`{self.source}`: there is no {fault}") from None
         except (ValueError, TypeError, RuntimeError, ArithmeticError, LookupError) as fault:
@@ -131,20 +159,29 @@ class Template:
         self.expressions.append(expression)
         return expression
 
-    def render(self, values: Mapping[str, Any]) -> Any:
+    def render(self, values: Mapping[str, Any], budget: Budget | None = None) -> Any:
         """The JSON it stands for. Raises `ExpressionFault`."""
-        return _render(self._parts, values)
+        made = _render(self._parts, values, budget or Budget())
+        fits(made)
+        return made
 
 
-def _render(part: Any, values: Mapping[str, Any]) -> Any:
+def fits(value: Any) -> None:
+    """Raises `ExpressionFault` for a value that is too large to be recorded."""
+    size = len(_encode(value))
+    if size > RESULT_LIMIT:
+        raise ExpressionFault(f"{size} bytes are more than the {RESULT_LIMIT} that one value may have")
+
+
+def _render(part: Any, values: Mapping[str, Any], budget: Budget) -> Any:
     if isinstance(part, Expression):
-        return part.evaluate(values)
+        return part.evaluate(values, budget)
     if isinstance(part, tuple):
-        return "".join(_word(_render(inner, values)) for inner in part)
+        return "".join(_word(_render(inner, values, budget)) for inner in part)
     if isinstance(part, dict):
-        return {key: _render(inner, values) for key, inner in part.items()}
+        return {key: _render(inner, values, budget) for key, inner in part.items()}
     if isinstance(part, list):
-        return [_render(inner, values) for inner in part]
+        return [_render(inner, values, budget) for inner in part]
     return part
 
 
@@ -212,21 +249,9 @@ def _tokens(source: str) -> list[tuple[str, str]]:
         found.append((kind, match.group()))
     if terms > TERM_LIMIT:
         raise ExpressionFault(f"more than {TERM_LIMIT} terms")
-    if sum(_is_call(found, i, _COMPREHENSIONS) for i in range(len(found))) > 1:
+    if sum(is_call(found, i, COMPREHENSIONS) for i in range(len(found))) > 1:
         raise ExpressionFault("more than one of all, exists, exists_one, map and filter")
     return found
-
-
-def _is_call(tokens: list[tuple[str, str]], at: int, names: frozenset[str]) -> bool:
-    """Whether `.name(` of one of those names stands there."""
-    return (
-        tokens[at][0] == "name"
-        and tokens[at][1] in names
-        and at > 0
-        and tokens[at - 1][1] == "."
-        and tokens[at + 1 : at + 2] == [("open", "(")]
-        and len(tokens) > at + 2
-    )
 
 
 def _members(tokens: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -239,21 +264,15 @@ def _members(tokens: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         yield text, following[1][1]
 
 
-def _measure(value: Any) -> None:
-    if isinstance(value, list | dict):
-        if len(value) > LIST_LIMIT:
-            raise ExpressionFault(f"a list of {len(value)} is longer than {LIST_LIMIT}, the most to walk")
-        for inner in value if isinstance(value, list) else value.values():
-            _measure(inner)
-
-
-def _plain(value: Any) -> Any:
+def _plain(value: Any, budget: Budget) -> Any:
     """JSON of what CEL answered."""
+    budget.make(2)
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
         if len(value) > TEXT_LIMIT:
             raise ExpressionFault(f"made a text longer than {TEXT_LIMIT} characters")
+        budget.make(len(value))
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -264,9 +283,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return f"{value.total_seconds():g}s"
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [_plain(inner, budget) for inner in value]
     if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _plain(inner, budget) for key, inner in value.items()}
     raise ExpressionFault(f"came to a {type(value).__name__}, which JSON does not have")
 
 
