@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -12,6 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 import msgspec
+from psycopg import errors
 
 from cells.domain.workflow.events import Event
 from cells.ports import Conflict, Retryable, TenantConfig
@@ -30,6 +33,12 @@ INBOX_BYTES = 16 << 20
 HISTORY_BYTES = 32 << 20
 _data: Any = msgspec.json.Decoder(dict[str, Any]).decode
 _config = lru_cache(maxsize=4096)(msgspec.json.Decoder(TenantConfig).decode)
+#: Decisions of one transaction take no longer together, but for the last one (seconds); one that took longer
+#: alone is what a transaction that failed with it failed for.
+PLANNING_SECONDS = 3.0
+#: A transaction that was lost after so long was lost for that (seconds): idle ones end after ten.
+TRANSACTION_SECONDS = 8.0
+_TOO_LONG = (errors.QueryCanceled, errors.TransactionTimeout, errors.IdleInTransactionSessionTimeout)
 #: A child's definition may be named by a definition that is only known now.
 _ROUNDS = 3
 
@@ -37,11 +46,11 @@ Key = tuple[uuid.UUID, uuid.UUID]
 
 
 class _Unwritten(Exception):
-    """What these executions do could not be written. Its cause says why."""
+    """What these executions do could not be decided in time, or not be written. Its cause says why."""
 
-    def __init__(self, taken: Sequence[Taken], fault: Exception) -> None:
+    def __init__(self, keys: Sequence[Key], fault: Exception) -> None:
         super().__init__(str(fault))
-        self.taken = taken
+        self.keys = keys
         self.fault = fault
 
 
@@ -91,11 +100,21 @@ class Engine(StoreBase):
     async def _step(
         self, connection: Connection, planner: Planner, keys: Sequence[Key], host_id: int, *, more: bool
     ) -> Stepped:
-        taken, new = _that_fit(planner, await _take_some(connection, keys))
-        turns = await self._planned(connection, planner, taken, new)
-        if not turns:
-            return replace(_NOTHING, taken=len(taken))
-        return await self._written(connection, planner, taken, turns, host_id, more=more)
+        slow = _Slow()
+        try:
+            with MappedErrors():
+                taken, new = _that_fit(planner, await _take_some(connection, keys))
+                turns = await self._planned(connection, planner, taken, new, slow)
+                if not turns:
+                    return replace(_NOTHING, taken=len(taken))
+                more = more or len(turns) < len(taken)
+                return await self._written(connection, planner, taken, turns, host_id, more=more)
+        except Retryable as fault:
+            if not slow.is_why(fault):
+                raise
+            # The same again would take as long, for ever, and keep everybody else up.
+            planner.forget((tenant.int, run_id.int) for tenant, run_id in keys)
+            raise _Unwritten([slow.key] if slow.key is not None else keys, fault) from fault
 
     async def _written(
         self,
@@ -118,15 +137,14 @@ class Engine(StoreBase):
             raise
         except Exception as fault:
             planner.forget((t.row.tenant_id.int, t.row.run_id.int) for t in taken)
-            raise _Unwritten(taken, fault) from fault
+            raise _Unwritten([(t.row.tenant_id, t.row.run_id) for t in taken], fault) from fault
         return Stepped(
             taken=len(taken), turns=turns, members=written.members, offered=written.offered, more=more
         )
 
     async def _halved(self, planner: Planner, unwritten: _Unwritten, host_id: int) -> Stepped:
         """The same in halves, down to the execution that cannot be written: that one is put off."""
-        taken = unwritten.taken
-        keys = [(t.row.tenant_id, t.row.run_id) for t in taken]
+        keys = unwritten.keys
         if len(keys) == 1:
             async with self._database.transaction() as connection:
                 again = await take(connection, keys)
@@ -150,9 +168,15 @@ class Engine(StoreBase):
         )
 
     async def _planned(
-        self, connection: Connection, planner: Planner, taken: Sequence[Taken], new: Sequence[Taken]
+        self,
+        connection: Connection,
+        planner: Planner,
+        taken: Sequence[Taken],
+        new: Sequence[Taken],
+        slow: _Slow,
     ) -> list[Turn]:
-        """What each does. Where deciding fails, that one is put off, and nothing else."""
+        """What each does. Where deciding fails, that one is put off, and nothing else. What there is no time
+        for stays as due as it is."""
         turns: list[Turn] = []
 
         def each(some: Iterable[Taken], do: Callable[[Taken], object]) -> list[Taken]:
@@ -174,9 +198,11 @@ class Engine(StoreBase):
             wanted.update((t.row.tenant_id, *name) for name in planner.wanted(t))
 
         def plan(t: Taken) -> None:
-            turn = planner.plan(t)
-            if turn is not None:
-                turns.append(turn)
+            if slow.has_time():
+                with slow.measured((t.row.tenant_id, t.row.run_id)):
+                    turn = planner.plan(t)
+                if turn is not None:
+                    turns.append(turn)
 
         able = list(taken)
         if new:
@@ -193,6 +219,42 @@ class Engine(StoreBase):
             await _learn(connection, planner, sorted(wanted))
         each(able, plan)
         return turns
+
+
+class _Slow:
+    """How long a transaction's decisions take: the locks it holds are many tenants'."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._planned = 0.0
+        self._longest = 0.0
+        self._longest_key: Key | None = None
+
+    def has_time(self) -> bool:
+        """Whether another one may be decided in this transaction."""
+        return self._planned < PLANNING_SECONDS
+
+    @contextmanager
+    def measured(self, key: Key) -> Iterator[None]:
+        """This one is decided."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            took = time.monotonic() - started
+            self._planned += took
+            if took > self._longest:
+                self._longest, self._longest_key = took, key
+
+    def is_why(self, fault: Retryable) -> bool:
+        """Whether the transaction failed for taking too long."""
+        too_long = isinstance(fault.__cause__, _TOO_LONG)
+        return too_long or time.monotonic() - self._began > TRANSACTION_SECONDS
+
+    @property
+    def key(self) -> Key | None:
+        """The one that alone took too long, if one did."""
+        return self._longest_key if self._longest > PLANNING_SECONDS else None
 
 
 def _in_turn(keys: Iterable[Key]) -> list[Key]:

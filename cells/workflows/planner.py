@@ -24,8 +24,8 @@ KEPT_EXECUTIONS = 20_000
 KEPT_BYTES = 64 << 20
 #: Events that one round decides; behind those, the rest of its executions decide so many at least.
 ROUND_EVENTS, _LEAST_EVENTS = 20_000, 20
-#: What cannot be decided or written is looked at again after so long.
-PUT_OFF_MS = 60_000
+#: What cannot be decided or written is looked at again after so long, then after twice that, and so on.
+PUT_OFF_MS, PUT_OFF_MOST_MS = 60_000, 900_000
 #: Of what went wrong, this much is said where: without the batch that it went wrong in.
 _FRAMES = 4
 _Key = tuple[int, int]
@@ -59,6 +59,7 @@ class CachedPlanner:
         self._newest: dict[tuple[int, str], int] = {}
         self._absent: set[tuple[int, str, int]] = set()
         self._left = ROUND_EVENTS
+        self._put_off: dict[_Key, tuple[int, int]] = {}  # for how long, until when (ms)
         #: Histories read, executions put off.
         self.misses = self.put_offs = 0
 
@@ -69,6 +70,8 @@ class CachedPlanner:
         self._left = ROUND_EVENTS
         if len(self._definitions) > 5_000:
             self._definitions.clear()
+        if len(self._put_off) > KEPT_EXECUTIONS:
+            self._put_off.clear()
 
     def knows(self, row: WorkflowRow) -> bool:
         """See `workflow_ports.Planner.knows`."""
@@ -152,7 +155,15 @@ class CachedPlanner:
     def _later(self, taken: Taken) -> Turn:
         """Nothing is recorded, the inbox stays. Its timer waits too, else it would be found again at once."""
         self.put_offs += 1
-        row, again = taken.row, taken.now_ms + PUT_OFF_MS
+        row = taken.row
+        key = row.tenant_id.int, row.run_id.int
+        before, until = self._put_off.get(key, (0, 0))
+        # One that went well meanwhile begins anew.
+        again_at_once = before and taken.now_ms < until + before
+        delay = min(2 * before, PUT_OFF_MOST_MS) if again_at_once else PUT_OFF_MS
+        again = taken.now_ms + delay
+        self._put_off[key] = delay, again
+        told = {"definition": row.definition, "seconds": delay // 1000}
         return Turn(
             taken=replace(taken, inbox=()),
             status=row.status,
@@ -162,6 +173,7 @@ class CachedPlanner:
             timer_at=None if row.timer_at is None else max(again, round(row.timer_at.timestamp() * 1000)),
             result=row.result,
             error=row.error,
+            happened=[] if again_at_once else [("workflow.put_off", told)],
         )
 
     def forget(self, keys: Iterable[_Key]) -> None:

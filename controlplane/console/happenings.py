@@ -61,6 +61,7 @@ _WORKFLOWS = {
     "workflow.migrated": ("mute", "goes on with another version of its definition"),
     "workflow.reset": ("mute", "was set back to an earlier step"),
     "workflow.history_near_limit": ("wait", "has a history that is nearly full"),
+    "workflow.put_off": ("bad", "could not be decided, and is tried again later"),
     "workflow.cancel": ("wait", "was asked to end"),
     "workflow.terminate": ("wait", "was ended at once"),
     "workflow.resolve": ("mute", "was told how to go on"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psycopg
 import pytest
 
 from cells.clock import SystemClock
@@ -42,6 +43,26 @@ class PoisonedPlanner(AheadPlanner):
         if turn is not None and taken.row.workflow_id in self.unwritable:
             turn.error = "\0"
         return turn
+
+
+class SlowPlanner(AheadPlanner):
+    """While it decides about one workflow, PostgreSQL ends the transaction: it has been idle for too long."""
+
+    def __init__(self, url: str, slow: str) -> None:
+        super().__init__()
+        self.url = url
+        self.slow = slow
+        self.decided = 0
+
+    def plan(self, taken: Taken) -> Turn | None:
+        if taken.row.workflow_id == self.slow:
+            self.decided += 1
+            with psycopg.connect(self.url, autocommit=True) as sql:
+                sql.execute(
+                    b"SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    b" WHERE datname = current_database() AND state = 'idle in transaction'"
+                )
+        return super().plan(taken)
 
 
 async def look(flows: Flows, limit: int = 200) -> Stepped:
@@ -127,6 +148,39 @@ async def test_one_that_goes_wrong_is_put_off_alone(flows: Flows, how: str) -> N
     await flows.settle()
     assert await statuses(flows, [bad]) == ["COMPLETED"]
     assert (await flows.execution(bad)).steps["wait"].timed_out is False
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["halved", "known"])
+async def test_one_that_takes_too_long_is_put_off_and_keeps_no_other_up(
+    flows: Flows, workflow_database_url: str, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    names = await waiters(flows, 7)
+    bad = names[3]
+    for name in names:
+        await flows.signal(name, signal_id=f"s-{name}", name="go")
+    monkeypatch.setattr(store_engine, "TRANSACTION_SECONDS", 0.0)
+    if known:
+        # Its decision alone takes longer than all may take together.
+        monkeypatch.setattr(store_engine, "PLANNING_SECONDS", 0.002)
+    planner = flows.planner = SlowPlanner(workflow_database_url, bad)
+    await flows.settle()
+    assert await statuses(flows, names) == ["RUNNING" if n == bad else "COMPLETED" for n in names]
+    assert await is_put_off(flows, bad)
+    assert planner.put_offs == 1
+    assert (planner.decided == 1) is known
+    told = await flows.sql(b"SELECT subject, data FROM events WHERE type = 'workflow.put_off'")
+    assert [subject for subject, _ in told] == [bad]
+    # The next time it is put off for longer; that is told once.
+    await flows.sql(b"UPDATE workflows SET decide_at = now() WHERE decide_at IS NOT NULL")
+    await flows.settle()
+    at = (await flows.row(bad)).decide_at
+    assert at is not None
+    assert (at - now()).total_seconds() > 110
+    assert await flows.sql(b"SELECT count(*) FROM events WHERE type = 'workflow.put_off'") == [(1,)]
+    flows.planner = AheadPlanner()
+    await flows.sql(b"UPDATE workflows SET decide_at = now() WHERE decide_at IS NOT NULL")
+    await flows.settle()
+    assert await statuses(flows, [bad]) == ["COMPLETED"]
 
 
 async def test_a_history_that_cannot_be_read_keeps_no_other_up(flows: Flows) -> None:
