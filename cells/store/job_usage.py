@@ -6,6 +6,7 @@ remembers how far: each run is counted exactly once.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ from cells.store.journal import is_job_run
 _PAGE = 500
 #: Sealed time that is counted in one transaction, at most.
 _AT_MOST = timedelta(hours=1)
+#: It counts for so long, but one whole step at least (seconds).
+_COUNTING_SECONDS = 5.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: A job of every minute costs a row's write in each step, not in each run.
 STEP = timedelta(minutes=10)
 
@@ -47,18 +51,31 @@ class JobUsages(StoreBase):
             until = min(sealed, since + _AT_MOST)
             if until <= since:
                 return False
+            end = time.monotonic() + _COUNTING_SECONDS
             runs: Counter[tuple[str, datetime, str]] = Counter()
+            of_step: Counter[tuple[str, datetime, str]] = Counter()
+            reached = since
             place: dict[str, object] = {"at": since, "host": -1, "seq": -1}
             while True:
                 rows = await fetch_all(connection, "seal_bodies", {**place, "until": until, "page": _PAGE})
                 for at, _, _, _, _, body in rows:
+                    step_of = at - (at - _EPOCH) % step
+                    if step_of > reached:
+                        runs.update(of_step)
+                        of_step.clear()
+                        reached = step_of
+                        if reached > since and time.monotonic() > end:
+                            until = reached
+                            break
                     day = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
                     for tenant, parent, _, ordinal, _, state, _ in _decode(body).finished:
                         if is_job_run(parent, ordinal, state):
-                            runs[tenant, day, parent] += 1
-                if len(rows) < _PAGE:
+                            of_step[tenant, day, parent] += 1
+                if len(rows) < _PAGE or until == reached:
                     break
                 place = dict(zip(("at", "host", "seq"), rows[-1], strict=False))
+            if until != reached:
+                runs.update(of_step)
             if runs:
                 keys = sorted(runs)
                 await run(

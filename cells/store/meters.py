@@ -9,6 +9,7 @@ remembered in the same transaction. Running any step again changes nothing.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ from cells.store.database import Connection, Database, fetch_all, fetch_row, run
 _MINUTE = timedelta(minutes=1)
 #: Minutes sealed in one transaction: after a long stop there is a backlog.
 _AT_MOST = 720
+#: One transaction counts for so long, but one whole minute at least (seconds): one that takes too long is
+#: ended, and would be tried again for ever.
+_COUNTING_SECONDS = 5.0
 #: Journal rows in memory at once.
 _PAGE = 500
 _MINUTE_FORMAT = "%Y-%m-%dT%H:%M:00Z"
@@ -68,11 +72,13 @@ class Meters(StoreBase):
             if (await fetch_row(connection, "seal_blocked", {"closed_at": self._closed[1]}))[0]:
                 return 0
             until = min(sealed_until, metered_until + _AT_MOST * _MINUTE)
-            await self._meter(connection, metered_until, until)
+            until = await self._meter(connection, metered_until, until)
             await run(connection, "seal_done", {"until": until})
             return int((until - metered_until) / _MINUTE)
 
-    async def _meter(self, connection: Connection, since: datetime, until: datetime) -> None:
+    async def _meter(self, connection: Connection, since: datetime, until: datetime) -> datetime:
+        """Count from one minute to another, as far as there is time; how far."""
+        end = time.monotonic() + _COUNTING_SECONDS
         quantities: Counter[Key] = Counter()
         place: dict[str, object] = {"at": since, "host": -1, "seq": -1}
         while True:
@@ -84,8 +90,14 @@ class Meters(StoreBase):
             if len(rows) < _PAGE:
                 break
             place = dict(zip(("at", "host", "seq"), rows[-1], strict=False))
+            reached = rows[-1][0].replace(second=0, microsecond=0)
+            if reached > since and time.monotonic() > end:
+                until = reached
+                quantities = Counter({key: n for key, n in quantities.items() if key[3] < until})
+                break
         if quantities:
             await run(connection, "seal_insert", _columns(quantities))
+        return until
 
     async def unshipped_meters(self, *, cell: str, limit: int) -> Sequence[MeterRecord]:
         """Sealed records that the control plane has not acknowledged, oldest first."""

@@ -13,6 +13,8 @@ from cells.contract import MeterRecord, Metric
 from cells.domain.ids import TENANT, encode
 from cells.domain.run import RunState
 from cells.ports import LAG_BOUNDS_MS, LeaseLost
+from cells.store import job_usage as store_job_usage
+from cells.store import meters as store_meters
 from tests.component.cells.store.world import (
     World,
     completion,
@@ -340,3 +342,26 @@ async def test_what_is_not_final_is_folded_later(world: World, cell_database_url
         await open_.rollback()
         rows = await world.value("SELECT count(*) FROM journal")
         assert before + await world.store.fold_stats() == rows
+
+
+async def test_a_backlog_is_counted_as_far_as_there_is_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (store_meters, store_job_usage):
+        monkeypatch.setattr(module, "_COUNTING_SECONDS", -1.0)
+        monkeypatch.setattr(module, "_PAGE", 1)
+    for _ in range(3):
+        await work(world)
+        await minutes_pass(world)
+    await world.sql.execute(b"UPDATE meter_state SET jobs_until = jobs_until - interval '10 minutes'")
+    sealings = 0
+    while await world.store.seal_minutes():
+        sealings += 1
+    assert sealings >= 3
+    a, b = (encode(TENANT, fence.tenant_id) for fence in (world.a, world.b))
+    assert totals(await sealed(world), Metric.JOB_RUNS) == {a: 15, b: 6}
+    folds = 0
+    while await world.store.fold_job_usage(step=MINUTE):
+        folds += 1
+    assert folds >= 3
+    assert await world.value("SELECT sum(runs) FROM job_usage") == 21
