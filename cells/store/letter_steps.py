@@ -23,7 +23,7 @@ from cells.domain.run import TERMINAL
 from cells.ports import BulkAction, Member, OperationStep
 from cells.store.database import Connection, Row, fetch_all, fetch_one, fetch_row
 from cells.store.journal import Entry
-from cells.store.letters import letter_columns, redriven_member
+from cells.store.letters import CLOSED, letter_columns, redriven_member
 from cells.store.selections import operation_row, tell_operation
 
 _CHUNK = 1000
@@ -158,11 +158,11 @@ async def _dealt_with(
                 done |= {i} if one else set()
     if len(done) + len(failures) < len(letters):
         columns = letter_columns(letters)
-        for i, letter_state, run_state in await fetch_all(
+        for i, letter_state, run_state, closed in await fetch_all(
             connection, "letters_states", {**turn.key, **columns}
         ):
-            if i not in done and letter_state == "OPEN" and run_state is None:
-                failures.append((_run_id(letters[i - 1]), GONE))
+            if i not in done and letter_state == "OPEN" and (closed or run_state is None):
+                failures.append((_run_id(letters[i - 1]), CLOSED if closed else GONE))
     return added, {
         "done": len(done),
         "unchanged": len(letters) - len(done) - len(failures),

@@ -18,6 +18,8 @@ from cells.store.database import Row, fetch_all, fetch_one, fetch_row
 from cells.store.journal import seconds
 from cells.store.selections import SAMPLE, SELECTION_LIMIT, selection_row
 
+#: Why an activity is not redriven.
+CLOSED = "its workflow has ended, and nobody would undo what it does"
 _LETTER = ("series", "fingerprint", "reason", "target_id", "http_status", "error", "attempt", "failed_at")
 
 
@@ -95,6 +97,9 @@ class Letters(StoreBase):
             parameters = {"tenant": tenant, "operation": None, "actor": actor, **letter_columns([letter])}
             rows = await fetch_all(connection, "letters_redrive", parameters)
             if not rows:
+                states = await fetch_all(connection, "letters_states", parameters)
+                if any(state == "OPEN" and closed for _, state, _, closed in states):
+                    raise Conflict(CLOSED)
                 raise Conflict("the letter was dealt with by somebody else, or its run is no longer kept")
             text = ids.run_id(key)
             entry.intent(tenant, "run.redrive", text, open_[0], open_[0] + 1)

@@ -76,12 +76,11 @@ def _activity_completed(x: Execution, d: dict[str, Any], e: Event) -> None:
         if record.undoes is not None:
             x.steps[record.undoes].undone = True
     elif record.state is StepState.FAILED and record.undoes is None:
-        # It was thought to have failed, and did not: what was undone is to be undone again.
+        # It was thought to have failed, and did not: it is to be undone, whether it was before or not.
         record.state, record.result, record.late = StepState.COMPLETED, d.get("result"), record.late + 1
-        if record.undone:
-            record.undone = False
-            if x.status in (Status.COMPENSATED, Status.CANCELLED):
-                x.status = Status.COMPENSATING
+        record.undone = False
+        if x.status in (Status.COMPENSATED, Status.CANCELLED):
+            x.status = Status.COMPENSATING
     elif record.state is StepState.FAILED and not x.steps[record.undoes or ""].undone:
         # A compensation that failed was tried again by somebody.
         record.state, record.result = StepState.COMPLETED, d.get("result")
@@ -215,6 +214,7 @@ def _closes(status: Status) -> Callable[[Execution, dict[str, Any], Event], None
         if "error" in d:
             x.error, x.failed_step = d["error"], d.get("step")
         x.deadline = None
+        x.continues = status is Status.CONTINUED_AS_NEW or "reset_to" in d
         if status is not Status.COMPENSATED and status is not Status.CANCELLED:
             x.open.clear()
 

@@ -71,7 +71,7 @@ WHERE tenant_id = %(tenant)s AND selection_id = %(selection)s AND chunk = %(chun
 -- name: letters_redrive
 -- FAILED and UNKNOWN to DUE: letters (tenant_id, parent, instant, ordinal, series) that are open begin
 -- a new series of attempts, under their own key and the version they had. What somebody else took is
--- left out.
+-- left out; and activities of workflows that are closed, unless they undo: nobody would undo what they do.
 WITH revived AS (
     UPDATE runs r
     SET state = 'DUE', series = r.series + 1, attempt = 0, deaths = 0, timer_at = clock_timestamp(), finished_at = NULL,
@@ -82,6 +82,9 @@ WITH revived AS (
               AND o.ordinal = w.ordinal AND o.series = w.series AND o.state = 'OPEN'
     WHERE r.tenant_id = %(tenant)s AND r.parent_id = w.parent_id AND r.scheduled_for = w.scheduled_for
       AND r.ordinal = w.ordinal AND r.series = w.series AND r.state IN ('FAILED', 'UNKNOWN')
+      AND (r.kind = 0 OR convert_from(r.spec, 'UTF8') ~ '"forward_key":"[^"]'
+           OR EXISTS (SELECT FROM workflows f
+                      WHERE f.tenant_id = r.tenant_id AND f.run_id = r.parent_id AND f.closed_at IS NULL))
     RETURNING w.i, r.parent_id, r.scheduled_for, r.ordinal, r.series, r.priority, r.shard, r.timer_at
 )
 UPDATE dlq d
@@ -103,8 +106,12 @@ WHERE d.tenant_id = %(tenant)s AND d.parent_id = w.parent_id AND d.scheduled_for
 RETURNING w.i::int;
 
 -- name: letters_states
--- What became of letters (tenant_id, parent, instant, ordinal, series), and of their runs.
-SELECT w.i::int, d.state, r.state
+-- What became of letters (tenant_id, parent, instant, ordinal, series), and of their runs; and whether those are
+-- activities of a workflow that is closed.
+SELECT w.i::int, d.state, r.state,
+       coalesce(r.kind = 1 AND convert_from(r.spec, 'UTF8') !~ '"forward_key":"[^"]'
+                AND NOT EXISTS (SELECT FROM workflows f WHERE f.tenant_id = r.tenant_id AND f.run_id = r.parent_id
+                                AND f.closed_at IS NULL), false)
 FROM unnest(%(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[], %(series)s::int[])
      WITH ORDINALITY AS w (parent_id, scheduled_for, ordinal, series, i)
 LEFT JOIN dlq d ON d.tenant_id = %(tenant)s AND d.parent_id = w.parent_id AND d.scheduled_for = w.scheduled_for
