@@ -65,6 +65,7 @@ class WorkflowEngine:
         self._quota = StepQuota()
         self._shards: list[int] = []
         self._share_again = 0.0
+        self._rates_again = 0.0
         self._steps = metrics.counter("engine_steps_total", "Workflow steps that ended")
         self._events = metrics.counter("engine_events_total", "Events appended to histories")
         self._refolds = metrics.counter("engine_histories_read_total", "Histories that were not in the cache")
@@ -124,6 +125,12 @@ class WorkflowEngine:
         if not self._shards:
             return LOOK_SECONDS
         over, soonest = self._quota.over(started)
+        if over and started >= self._rates_again:
+            self._rates_again = started + SHARE_SECONDS
+            share = len(self._shards) / SHARDS
+            rates = await self._store.workflow_step_rates(over)
+            self._quota.changed({tenant: rate * share for tenant, rate in rates.items()}, started)
+            over, soonest = self._quota.over(started)
         misses, put_offs = self._planner.misses, self._planner.put_offs
         self._planner.begin()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 
 #: A tenant that begins nothing saves up this many seconds of its quota.
 _SAVED_SECONDS = 1.0
@@ -20,6 +21,13 @@ class StepQuota:
         most = rate * _SAVED_SECONDS
         tokens, at, _ = self._buckets.get(tenant_id, (most, now, rate))
         self._buckets[tenant_id] = (min(most, tokens + (now - at) * rate) - steps, now, rate)
+
+    def changed(self, rates: Mapping[uuid.UUID, float], now: float) -> None:
+        """What tenants that wait have for a quota now. Nothing of theirs begins, so nobody else would say."""
+        for tenant, rate in rates.items():
+            if tenant in self._buckets:
+                tokens, at, before = self._buckets[tenant]
+                self._buckets[tenant] = (tokens + (now - at) * before, now, rate)
 
     def over(self, now: float) -> tuple[list[uuid.UUID], float | None]:
         """Tenants that have to wait, and the seconds until the first of them need not."""
