@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import Path, Query
@@ -23,6 +26,8 @@ routes = Routes("Workflow definitions")
 
 #: Open executions that one check replays at most, and of each status at a time.
 CHECKED = 1000
+#: Histories are replayed for so long at most.
+REPLAY_SECONDS = 10.0
 _OPEN = ("RUNNING", "COMPENSATING", "COMPENSATION_STUCK")
 _Place = tuple[str, int]
 
@@ -118,7 +123,8 @@ async def read_workflow_definition(call: Call, definition: Name, version: Versio
 )
 async def check_workflow_definition(call: Call, definition: Name, version: Version) -> Response:
     """Replay open executions of that name against a candidate before anybody goes on under it: the text in
-    the body, or the registered version where there is no body. At most 1,000 are looked at."""
+    the body, or the registered version where there is no body. At most 1,000 are looked at, and for ten
+    seconds: `more` says that there are others."""
     number = _number(version)
     if call.raw_body.strip():
         candidate = read_definition(_text(call), definition, number)
@@ -128,9 +134,17 @@ async def check_workflow_definition(call: Call, definition: Name, version: Versi
     compatible: list[documents.Document] = []
     blocked: list[documents.Document] = []
     rows, more = await _open_executions(call, definition)
+    in_time = until(REPLAY_SECONDS)
     for execution in rows:
+        if not in_time():
+            more = True
+            break
         events = await read_events(call, execution)
-        divergence = first_divergence(candidate, events)
+        try:
+            divergence = await asyncio.to_thread(first_divergence, candidate, events, in_time=in_time)
+        except TimeoutError:
+            more = True
+            break
         shown = {
             "workflow_id": execution.workflow_id,
             "run_id": ids.encode(ids.WORKFLOW_RUN, execution.run_id),
@@ -143,6 +157,12 @@ async def check_workflow_definition(call: Call, definition: Name, version: Versi
     return answer(
         {"name": definition, "version": number, "compatible": compatible, "blocked": blocked, "more": more}
     )
+
+
+def until(seconds: float) -> Callable[[], bool]:
+    """Says whether so many seconds, from now on, are not yet over."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() < end
 
 
 async def _open_executions(call: Call, name: str) -> tuple[list[WorkflowRow], bool]:

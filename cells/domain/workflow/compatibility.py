@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cells.domain.workflow.commands import Command
 from cells.domain.workflow.decide import decide
 from cells.domain.workflow.definition import Definition
 from cells.domain.workflow.events import Event, EventType
-from cells.domain.workflow.execution import Execution
 from cells.domain.workflow.folding import fold
 
 #: Events that record a decision.
@@ -36,18 +36,41 @@ class Divergence:
     expected: str  # what it would have recorded instead
 
 
-def first_divergence(definition: Definition, events: Sequence[Event]) -> Divergence | None:
-    """Replay a history under a definition; None if it would have recorded just the same."""
-    execution = Execution()
-    for event in events:
-        if event.type in DECISIONS:
+def first_divergence(
+    definition: Definition,
+    events: Sequence[Event],
+    *,
+    checked: int = 0,
+    in_time: Callable[[], bool] = lambda: True,
+) -> Divergence | None:
+    """Replay a history under a definition; None if it would have recorded just the same. The first `checked`
+    events are known to be so. Raises `TimeoutError` once `in_time` says that there is no more."""
+    execution = fold(events[:checked])
+    expected: Sequence[Command] = ()
+    for event in events[checked:]:
+        if event.type not in DECISIONS:
+            expected = ()
+        elif expected and _records(event, expected[0]):
+            # One decision is recorded as several events: what it began goes on.
+            expected = expected[1:]
+        else:
+            if not in_time():
+                raise TimeoutError("the history was not replayed in time")
             commands = decide(definition, execution, deadline_ms=1)
-            same = [c for c in commands if c.type == event.type and _free(c.data) == _free(event.data)]
-            if not same:
-                expected = ", ".join(f"{c.type} {c.key}".strip() for c in commands) or "nothing"
-                return Divergence(event.seq, event.type, event.data.get("step"), expected)
+            place = next((i for i, c in enumerate(commands) if _records(event, c)), None)
+            if place is None:
+                told = ", ".join(f"{c.type} {c.key}".strip() for c in commands) or "nothing"
+                return Divergence(event.seq, event.type, event.data.get("step"), told)
+            expected = commands[place + 1 :] if place == 0 else ()
         fold((event,), execution)
     return None
+
+
+def _records(event: Event, command: Command) -> bool:
+    if event.type == EventType.STEP_FAILED and command.type == EventType.CHILD_STARTED:
+        # There was no such definition when it was to begin.
+        return str(event.data["step"]) == command.key
+    return command.type == event.type and _free(command.data) == _free(event.data)
 
 
 def _free(data: dict[str, Any]) -> dict[str, Any]:
