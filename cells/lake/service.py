@@ -121,6 +121,7 @@ class LakeService:
         await self._purge(days[0].now, stop)
         await self._expire(today - self._kept.history * _DAY)
         await self._archive.expire(today - self._kept.history * _DAY)
+        await self._archive.sweep(ABANDONED)
 
     async def _written_up(self, day: LakeDay) -> None:
         if _unwritten(day):

@@ -8,7 +8,7 @@ import time as clock
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 from cells.history import LakeFile, OldWorkflow
@@ -71,6 +71,19 @@ class WorkflowArchive:
         if names:
             await asyncio.to_thread(self._files.delete, names)
         return len(names)
+
+    async def sweep(self, abandoned: timedelta) -> int:
+        """Files of nobody, which a crash left: those that are older than that; how many went."""
+        from cells.lake.workflow_files import workflows_prefix
+
+        prefix = workflows_prefix(region=self._place.region, cell=self._place.cell)
+        found = await asyncio.to_thread(lambda: list(self._files.list(prefix)))
+        known = {file.name for _, file in await self._store.lake_workflow_files()}
+        old = datetime.now(UTC) - abandoned
+        over = [file.name for file in found if file.name not in known and file.modified < old]
+        if over:
+            await asyncio.to_thread(self._files.delete, over)
+        return len(over)
 
 
 class WorkflowReader:
