@@ -79,6 +79,7 @@ class NewExecution:
     parent: Mapping[str, Any] | None
     events: Sequence[tuple[str, int, bytes]]  # type, epoch ms, data
     signals: Sequence[bytes] = ()  # to be recorded next
+    follows: uuid.UUID | None = None  # the execution that goes on in it: they are one chain
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,6 +137,9 @@ class Turn:
     successor: NewExecution | None = None  # of the same workflow id
     told: list[tuple[uuid.UUID, str, bytes]] = field(default_factory=list)  # run, kind, data
     told_ids: list[tuple[str, str, bytes]] = field(default_factory=list)  # workflow id, kind, data
+    forwarded: list[tuple[str, bytes]] = field(
+        default_factory=list
+    )  # kind, data: to who goes on in its place
     unsure: bool = False  # it undoes what may not have happened
     ends_run: RunKey | None = None  # of the job that waits for it
     letters: list[tuple[int, int, str, str]] = field(default_factory=list)  # at, seq, step, error
@@ -271,6 +275,10 @@ class WorkflowStore(PullStore, Protocol):
         """The execution a workflow id means: the open one, else the latest; or one of its others."""
         ...
 
+    async def workflow_has_left(self, tenant_id: uuid.UUID, workflow_id: str) -> bool:
+        """Whether executions of that id are in the lake."""
+        ...
+
     async def list_workflows(
         self,
         tenant_id: uuid.UUID,
@@ -306,10 +314,18 @@ class WorkflowStore(PullStore, Protocol):
         ...
 
     async def tell_workflow(
-        self, fence: Fence, *, workflow_id: str, kind: str, data: bytes, actor: str, host_id: int
+        self,
+        fence: Fence,
+        *,
+        workflow_id: str,
+        kind: str,
+        data: bytes,
+        actor: str,
+        host_id: int,
+        run_id: uuid.UUID | None = None,
     ) -> WorkflowRow | None:
-        """Put CANCEL, TERMINATE or RESOLVE into the inbox. None: no such workflow; `Conflict` where its
-        state does not allow it."""
+        """Put CANCEL, TERMINATE or RESOLVE into the inbox of the execution that the id means, or of another
+        one of it. None: no such workflow; `Conflict` where its state does not allow it."""
         ...
 
     async def change_workflow(
@@ -319,13 +335,19 @@ class WorkflowStore(PullStore, Protocol):
         workflow_id: str,
         change: Callable[[Taken, Sequence[Event]], Turn],
         host_id: int,
-    ) -> WorkflowRow | None:
-        """Append to a history at once what `change` says of it; the execution that the workflow id
-        means then. What it raises changes nothing."""
+        idempotency: tuple[str, str, bytes] | None = None,
+    ) -> tuple[WorkflowRow, bool] | None:
+        """Append to a history at once what `change` says of it; the execution that the workflow id means
+        then, and whether that was done before under the key (route, key, fingerprint of the body): then it
+        is the one of then. What `change` raises changes nothing."""
         ...
 
     async def engine_hosts(self) -> Sequence[int]:
         """Live hosts with the role `engine`, the oldest first."""
+        ...
+
+    async def workflow_step_rates(self, tenants: Sequence[uuid.UUID]) -> Mapping[uuid.UUID, float]:
+        """How many steps a second the workflows of some tenants may begin."""
         ...
 
     async def step_workflows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Annotated
 
@@ -9,15 +10,16 @@ import msgspec
 from fastapi import Path
 from starlette.responses import Response
 
-from cells.api import shapes
-from cells.api.definitions import diverging, found_definition, read_definition
-from cells.api.problems import Problem, body_fault, invalid, not_found
+from cells.api import idempotency, shapes
+from cells.api.definitions import REPLAY_SECONDS, diverging, found_definition, read_definition, until
+from cells.api.problems import Problem, body_fault, invalid, not_found, unavailable
 from cells.api.routing import Call, Routes, Rule, answer
-from cells.api.workflow_documents import shows_values, workflow_document
+from cells.api.workflow_documents import read_events, shows_values, workflow_document
 from cells.api.workflow_models import MigrateIn, ReasonIn, ResetIn, ResolveIn, SignalIn
-from cells.api.workflows import WorkflowIdPath, found_workflow
+from cells.api.workflows import WorkflowIdPath, present_workflow
 from cells.contract import ErrorCode, Scope
 from cells.domain import ids
+from cells.domain.workflow.compatibility import Divergence, first_divergence
 from cells.workflow_ports import WorkflowRow
 from cells.workflows.changing import Change, Diverges, migration, reset
 
@@ -47,7 +49,7 @@ async def signal_workflow(
         raise invalid(
             [body_fault("", "a signal's name has 1 to 64 letters, digits or _, and begins with no digit")]
         )
-    await found_workflow(call, workflow_id)
+    await present_workflow(call, workflow_id)
     taken = await call.services.store.signal_workflow(
         call.fence,
         workflow_id=workflow_id,
@@ -79,7 +81,7 @@ async def signal_workflow(
 )
 async def cancel_workflow(call: Call, workflow_id: WorkflowIdPath, body: ReasonIn) -> Response:
     """Ask a workflow to stop: what is under way is stopped or waited for, then what was done is undone."""
-    return await _told(call, workflow_id, "CANCEL", reason=body.reason)
+    return await _told(call, workflow_id, "CANCEL", body.run_id, reason=body.reason)
 
 
 @routes.add(
@@ -91,7 +93,7 @@ async def cancel_workflow(call: Call, workflow_id: WorkflowIdPath, body: ReasonI
 )
 async def terminate_workflow(call: Call, workflow_id: WorkflowIdPath, body: ReasonIn) -> Response:
     """End a workflow at once. Nothing is undone."""
-    return await _told(call, workflow_id, "TERMINATE", reason=body.reason)
+    return await _told(call, workflow_id, "TERMINATE", body.run_id, reason=body.reason)
 
 
 @routes.add(
@@ -104,7 +106,7 @@ async def terminate_workflow(call: Call, workflow_id: WorkflowIdPath, body: Reas
 async def resolve_workflow(call: Call, workflow_id: WorkflowIdPath, body: ResolveIn) -> Response:
     """Decide about a workflow whose compensation is stuck: `retry` what did not succeed, under its key, or
     `close` it as it is. The note stays in the history."""
-    return await _told(call, workflow_id, "RESOLVE", action=body.action, note=body.note)
+    return await _told(call, workflow_id, "RESOLVE", body.run_id, action=body.action, note=body.note)
 
 
 @routes.add(
@@ -113,15 +115,20 @@ async def resolve_workflow(call: Call, workflow_id: WorkflowIdPath, body: Resolv
     _WRITES,
     answers={200: ("The execution that goes on in its place.", shapes.Workflow)},
     problems=(404, 409),
+    idempotent=True,
 )
 async def reset_workflow(call: Call, workflow_id: WorkflowIdPath, body: ResetIn) -> Response:
     """Go back to a step: another execution begins with the history up to there, and this one ends. Nothing is
     undone; what runs again has keys of its own."""
-    row = await found_workflow(call, workflow_id)
+    row = await present_workflow(call, workflow_id)
     source = (await found_definition(call, row.definition, row.version)).source
     definition = read_definition(source, row.definition, row.version)
     change = reset(definition, body.step, call.caller.actor, call.services.entropy(10))
-    return await _changed(call, workflow_id, change)
+    key = idempotency.read_key(call.header(b"idempotency-key"))
+    route = f"POST /v1/workflows/{workflow_id}:reset"
+    with call.services.in_flight.hold(call.tenant_id, route, key):
+        keyed = None if key is None else (route, key, idempotency.fingerprint(call.raw_body))
+        return await _changed(call, workflow_id, change, keyed)
 
 
 @routes.add(
@@ -134,14 +141,25 @@ async def reset_workflow(call: Call, workflow_id: WorkflowIdPath, body: ResetIn)
 async def migrate_workflow(call: Call, workflow_id: WorkflowIdPath, body: MigrateIn) -> Response:
     """Go on under another version. One that would not have recorded what is recorded already is 422
     NONDETERMINISTIC_DEFINITION_CHANGE with the first event that differs."""
-    row = await found_workflow(call, workflow_id)
+    row = await present_workflow(call, workflow_id)
     found = await found_definition(call, row.definition, body.version)
     definition = read_definition(found.source, found.name, found.version)
-    return await _changed(call, workflow_id, migration(definition, call.caller.actor))
+    # Replayed where it holds up nobody; under the lock only what was recorded meanwhile.
+    events = [] if row.closed_at is not None else await read_events(call, row)
+    try:
+        divergence = await asyncio.to_thread(
+            first_divergence, definition, events, in_time=until(REPLAY_SECONDS)
+        )
+    except TimeoutError as slow:
+        raise unavailable("The history takes too long to replay; try again when less is going on.") from slow
+    if divergence is not None:
+        raise _diverges(divergence)
+    change = migration(definition, call.caller.actor, checked=len(events), run_id=row.run_id)
+    return await _changed(call, workflow_id, change)
 
 
-async def _told(call: Call, workflow_id: str, kind: str, **data: str | None) -> Response:
-    await found_workflow(call, workflow_id)
+async def _told(call: Call, workflow_id: str, kind: str, run_id: str | None, **data: str | None) -> Response:
+    found = await present_workflow(call, workflow_id, run_id)
     said = {name: value for name, value in data.items() if value is not None}
     row = await call.services.store.tell_workflow(
         call.fence,
@@ -150,29 +168,42 @@ async def _told(call: Call, workflow_id: str, kind: str, **data: str | None) -> 
         data=_encode({**said, "actor": call.caller.actor}),
         actor=call.caller.actor,
         host_id=call.services.host.host_id,
+        run_id=None if run_id is None else found.run_id,
     )
     return _shown(call, row, 202)
 
 
-async def _changed(call: Call, workflow_id: str, change: Change) -> Response:
+async def _changed(
+    call: Call, workflow_id: str, change: Change, keyed: tuple[str, str, bytes] | None = None
+) -> Response:
     try:
-        row = await call.services.store.change_workflow(
-            call.fence, workflow_id=workflow_id, change=change, host_id=call.services.host.host_id
+        changed = await call.services.store.change_workflow(
+            call.fence,
+            workflow_id=workflow_id,
+            change=change,
+            host_id=call.services.host.host_id,
+            idempotency=keyed,
         )
     except Diverges as error:
-        event = error.divergence
-        raise Problem(
-            422,
-            ErrorCode.NONDETERMINISTIC_DEFINITION_CHANGE,
-            f"Event {event.seq} ({event.type} {event.step or ''}) would not have been recorded under that "
-            f"version, but: {event.expected}.",
-            extra={"first_diverging_event": diverging(event)},
-        ) from None
-    return _shown(call, row, 200)
+        raise _diverges(error.divergence) from None
+    row, replayed = changed or (None, False)
+    return _shown(call, row, 200, {"Idempotency-Replayed": "true"} if replayed else {})
 
 
-def _shown(call: Call, row: WorkflowRow | None, status: int) -> Response:
+def _diverges(event: Divergence) -> Problem:
+    return Problem(
+        422,
+        ErrorCode.NONDETERMINISTIC_DEFINITION_CHANGE,
+        f"Event {event.seq} ({event.type} {event.step or ''}) would not have been recorded under that "
+        f"version, but: {event.expected}.",
+        extra={"first_diverging_event": diverging(event)},
+    )
+
+
+def _shown(
+    call: Call, row: WorkflowRow | None, status: int, headers: dict[str, str] | None = None
+) -> Response:
     if row is None:
         raise not_found("workflow")
     document = workflow_document(row, region=call.services.settings.region, values_shown=shows_values(call))
-    return answer(document, status)
+    return answer(document, status, headers)

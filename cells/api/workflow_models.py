@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, JsonValue, StringConstraints
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints
 
 from cells.api.pagination import CURSOR_LIMIT
 from cells.api.queries import Page, Query
-from cells.api.texts import Body, Term
+from cells.api.texts import Body, Term, prose
 
 WORKFLOW_ID_PATTERN = r"^[A-Za-z0-9_-]{1,128}$"
 DEFINITION_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
@@ -26,6 +26,10 @@ StatusName: TypeAlias = Literal[
     "CONTINUED_AS_NEW",
 ]
 
+
+#: What somebody says of what they do.
+Reason: TypeAlias = Annotated[str, AfterValidator(prose)]
+_OF_ANOTHER = "Of one execution of that id; the open one, else the latest, if it is left out."
 
 #: Paths below /v1/workflows that are no workflow's.
 RESERVED_IDS = frozenset({"reconciliation"})
@@ -50,7 +54,8 @@ class SignalIn(Body):
 class ReasonIn(Body):
     """Why."""
 
-    reason: str | None = Field(default=None, max_length=500)
+    reason: Reason | None = Field(default=None, max_length=500)
+    run_id: str | None = Field(default=None, max_length=64, description=_OF_ANOTHER)
 
 
 class ResetIn(Body):
@@ -71,7 +76,8 @@ class ResolveIn(Body):
     """What a stuck compensation comes to."""
 
     action: Literal["retry", "close"]
-    note: str | None = Field(default=None, max_length=2000, description="Kept in the history.")
+    note: Reason | None = Field(default=None, max_length=2000, description="Kept in the history.")
+    run_id: str | None = Field(default=None, max_length=64, description=_OF_ANOTHER)
 
 
 class WorkflowsQuery(Page):

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from cells.api import pagination, shapes
 from cells.api.definitions import read_definition
-from cells.api.problems import body_fault, invalid, not_found, too_large, unavailable
+from cells.api.problems import body_fault, conflict, invalid, not_found, too_large, unavailable
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.workflow_documents import (
     event_document,
@@ -219,9 +219,24 @@ async def found_workflow(call: Call, workflow_id: str, run_id: str | None = None
     return row
 
 
+async def present_workflow(call: Call, workflow_id: str, run_id: str | None = None) -> WorkflowRow:
+    """The same for one that is to hear something, or to change: 409 where it ended so long ago that its
+    history is in the lake."""
+    run = None if run_id is None else ids.decode(ids.WORKFLOW_RUN, run_id)
+    if not _ID.fullmatch(workflow_id) or (run_id is not None and run is None):
+        raise not_found("workflow")
+    store = call.services.store
+    row = await store.get_workflow(call.tenant_id, workflow_id, run)
+    if row is None and await store.workflow_has_left(call.tenant_id, workflow_id):
+        raise conflict("The workflow ended long ago: only its history is kept.")
+    if row is None:
+        raise not_found("workflow")
+    return row
+
+
 async def _in_the_lake(call: Call, workflow_id: str, run_id: uuid.UUID | None) -> WorkflowRow | None:
     history = call.services.history
-    if history is None:
+    if history is None or not await call.services.store.workflow_has_left(call.tenant_id, workflow_id):
         return None
     try:
         return await history.get_workflow(call.tenant_id, workflow_id, run_id)

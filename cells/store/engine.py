@@ -103,7 +103,10 @@ class Engine(StoreBase):
         slow = _Slow()
         try:
             with MappedErrors():
-                taken, new = _that_fit(planner, await _take_some(connection, keys))
+                found = await _take_some(connection, keys)
+                if len(found) < len(keys):
+                    await fetch_all(connection, "engine_strays", _columns(keys))
+                taken, new = _that_fit(planner, found)
                 turns = await self._planned(connection, planner, taken, new, slow)
                 if not turns:
                     return replace(_NOTHING, taken=len(taken))
@@ -287,6 +290,10 @@ def _that_fit(planner: Planner, some: Sequence[Taken]) -> tuple[list[Taken], lis
     return taken, new
 
 
+def _columns(keys: Sequence[Key]) -> dict[str, object]:
+    return {"tenants": uuids([tenant for tenant, _ in keys]), "runs": uuids([r for _, r in keys])}
+
+
 async def take(connection: Connection, keys: Sequence[Key]) -> list[Taken]:
     """Lock executions, as far as nobody else has, and read what waits for them, or the beginning of it."""
     return [taken for taken, _ in await _take(connection, keys)]
@@ -307,7 +314,7 @@ async def _take_some(connection: Connection, keys: Sequence[Key]) -> list[Taken]
 
 async def _take(connection: Connection, keys: Sequence[Key]) -> list[tuple[Taken, bool]]:
     """In the order of the keys; and whether more may wait than was read."""
-    columns = {"tenants": uuids([tenant for tenant, _ in keys]), "runs": uuids([r for _, r in keys])}
+    columns = _columns(keys)
     async with connection.pipeline():
         # The inbox is read by a later statement than the lock: what the last holder recorded is gone.
         locked = await run(connection, "engine_lock", columns)
@@ -331,7 +338,7 @@ async def read_histories(connection: Connection, keys: Sequence[Key]) -> list[li
 
 
 async def _history_rows(connection: Connection, keys: Sequence[Key]) -> list[list[Row]]:
-    columns = {"tenants": uuids([tenant for tenant, _ in keys]), "runs": uuids([r for _, r in keys])}
+    columns = _columns(keys)
     histories: list[list[Row]] = [[] for _ in keys]
     for row in await fetch_all(connection, "engine_histories", columns):
         histories[row[0] - 1].append(row)

@@ -11,7 +11,8 @@ from cells.domain import ids
 from cells.domain.ids import RunKey
 from cells.domain.workflow.execution import Status
 from cells.job_workflows import JobEnd, JobStart
-from cells.ports import Completion, Member
+from cells.observability.logs import logger
+from cells.ports import Completion, Conflict, Member, Retryable
 from cells.store.arrays import datetime_to_ms, int4s, int8s, labels, texts, uuids
 from cells.store.complete import Completions
 from cells.store.database import Connection, Row, fetch_all, run
@@ -21,9 +22,19 @@ from cells.store.journal import Entry
 from cells.store.turns import start_executions
 from cells.workflow_ports import NewExecution
 
+log = logger(__name__)
+
 _encode = msgspec.json.Encoder().encode
-#: What became of a start: to be done next, execution, status, error.
-_Outcome = tuple[str | None, uuid.UUID | None, str | None, str | None]
+#: What became of a start: to be done next, execution, its workflow id, status, error.
+_Outcome = tuple[str | None, uuid.UUID | None, str | None, str | None, str | None]
+
+
+class _Unstartable(Exception):
+    """What these runs begin could not be read or written."""
+
+    def __init__(self, rows: Sequence[Row], fault: Exception) -> None:
+        super().__init__(repr(fault))
+        self.rows = rows
 
 
 class JobWorkflows(Completions):
@@ -44,41 +55,85 @@ class JobWorkflows(Completions):
         host_id: int,
     ) -> int:
         """See `workflow_ports.WorkflowStore.start_job_workflows`."""
+        try:
+            return await self._start(workflow_id, begin, limit, host_id)
+        except _Unstartable as unstartable:
+            if len(unstartable.rows) == 1:
+                await self._put_off(unstartable.rows[0], unstartable)
+                return 1
+            # One of them is in the others' way; those before it begin now.
+            half = len(unstartable.rows) // 2
+            return await self.start_job_workflows(workflow_id, begin, limit=half, host_id=host_id)
+
+    async def _put_off(self, row: Row, fault: Exception) -> None:
+        """It is looked at again in a minute, and keeps nobody else up."""
+        log.error(
+            "a workflow of a job is put off", tenant=str(row[0]), job=str(row[1]), fault=repr(fault)[:500]
+        )
         async with self._database.transaction() as connection:
-            rows = await fetch_all(connection, "job_workflow_starts", {"limit": limit})
+            columns = {"tenants": uuids([row[0]]), **run_columns([_key(row)])}
+            await run(connection, "job_workflow_put_off", columns)
+
+    async def _start(
+        self,
+        workflow_id: Callable[[RunKey], str],
+        begin: Callable[[JobStart], NewExecution | str],
+        limit: int,
+        host_id: int,
+    ) -> int:
+        rows: Sequence[Row] = ()
+        try:
+            async with self._database.transaction() as connection:
+                rows = await fetch_all(connection, "job_workflow_starts", {"limit": limit})
+                if rows:
+                    await self._begin_all(connection, rows, workflow_id, begin, host_id)
+        except (Retryable, Conflict):
+            raise
+        except Exception as fault:
             if not rows:
-                return 0
-            starts = await _starts(connection, rows, workflow_id)
-            outcomes: list[_Outcome] = []
-            begun: list[tuple[uuid.UUID, int, NewExecution]] = []
-            places: list[int] = []
-            for i, (row, start) in enumerate(zip(rows, starts, strict=True)):
-                made = "cancelled" if row[5] else begin(start)
-                if isinstance(made, str):
-                    status = Status.CANCELLED if row[5] else Status.FAILED
-                    outcomes.append(("END", None, status.value, made))
-                else:
-                    waits = start.definition.target.wait
-                    outcomes.append((None, made.run_id, None, None) if waits else _done(made))
-                    begun.append((start.tenant_id, row[8], made))
-                    places.append(i)
-            entry = Entry()
-            now_ms = max(start.now_ms for start in starts)
-            won = await start_executions(connection, begun, now_ms) if begun else set()
-            shown = []
-            for n, (tenant, _, new) in enumerate(begun):
-                if n not in won:
-                    in_use = f"another workflow is open under the id {new.workflow_id}"
-                    outcomes[places[n]] = ("END", None, Status.FAILED.value, in_use)
-                    continue
-                shown.append((starts[places[n]], new))
-                entry.intent(tenant, "workflow.start", new.workflow_id, 0, 1)
-                size = sum(len(data) for _, _, data in new.events)
-                entry.history_bytes(tenant.hex, new.region_policy, size)
-            await _note(connection, starts, outcomes, shown)
-            await self._journal.append(connection, host_id, entry)
-        self.workflows_due()
+                raise
+            raise _Unstartable(rows, fault) from fault
+        if rows:
+            self.workflows_due()
         return len(rows)
+
+    async def _begin_all(
+        self,
+        connection: Connection,
+        rows: Sequence[Row],
+        workflow_id: Callable[[RunKey], str],
+        begin: Callable[[JobStart], NewExecution | str],
+        host_id: int,
+    ) -> None:
+        starts = await _starts(connection, rows, workflow_id)
+        outcomes: list[_Outcome] = []
+        begun: list[tuple[uuid.UUID, int, NewExecution]] = []
+        places: list[int] = []
+        for i, (row, start) in enumerate(zip(rows, starts, strict=True)):
+            made = "cancelled" if row[5] else begin(start)
+            if isinstance(made, str):
+                status = Status.CANCELLED if row[5] else Status.FAILED
+                outcomes.append(("END", None, None, status.value, made))
+            else:
+                waits = start.definition.target.wait
+                outcomes.append((None, made.run_id, made.workflow_id, None, None) if waits else _done(made))
+                begun.append((start.tenant_id, row[8], made))
+                places.append(i)
+        entry = Entry()
+        now_ms = max(start.now_ms for start in starts)
+        won = await start_executions(connection, begun, now_ms) if begun else set()
+        shown = []
+        for n, (tenant, _, new) in enumerate(begun):
+            if n not in won:
+                in_use = f"another workflow is open under the id {new.workflow_id}"
+                outcomes[places[n]] = ("END", None, None, Status.FAILED.value, in_use)
+                continue
+            shown.append((starts[places[n]], new))
+            entry.intent(tenant, "workflow.start", new.workflow_id, 0, 1)
+            size = sum(len(data) for _, _, data in new.events)
+            entry.history_bytes(tenant.hex, new.region_policy, size)
+        await _note(connection, starts, outcomes, shown)
+        await self._journal.append(connection, host_id, entry)
 
     async def end_job_workflows(
         self, finish: Callable[[JobEnd], Completion], *, limit: int, host_id: int
@@ -101,7 +156,7 @@ class JobWorkflows(Completions):
 
 
 def _done(new: NewExecution) -> _Outcome:
-    return "END", new.run_id, Status.COMPLETED.value, None
+    return "END", new.run_id, new.workflow_id, Status.COMPLETED.value, None
 
 
 async def _starts(
@@ -151,10 +206,11 @@ async def _note(
         {
             "tenants": uuids([start.tenant_id for start in starts]),
             **run_columns([start.key for start in starts]),
-            "todos": labels([todo for todo, _, _, _ in outcomes]),
-            "runs": texts([None if run_id is None else str(run_id) for _, run_id, _, _ in outcomes]),
-            "statuses": labels([status for _, _, status, _ in outcomes]),
-            "errors": texts([error for _, _, _, error in outcomes]),
+            "todos": labels([todo for todo, _, _, _, _ in outcomes]),
+            "runs": texts([None if run_id is None else str(run_id) for _, run_id, _, _, _ in outcomes]),
+            "workflows": texts([name for _, _, name, _, _ in outcomes]),
+            "statuses": labels([status for _, _, _, status, _ in outcomes]),
+            "errors": texts([error for _, _, _, _, error in outcomes]),
         },
     )
     if shown:

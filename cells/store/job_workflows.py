@@ -63,6 +63,7 @@ async def close_workflows(connection: Connection, turns: Sequence[Turn]) -> None
             "statuses": labels([turn.status for turn, _ in ended]),
             "errors": texts([turn.error for turn, _ in ended]),
             "results": blobs([turn.result for turn, _ in ended]),
+            "runs": uuids([turn.taken.row.run_id for turn, _ in ended]),
         },
     )
 

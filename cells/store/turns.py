@@ -138,6 +138,18 @@ async def _tell(connection: Connection, turns: Sequence[Turn]) -> None:
                 "data": blobs([data for _, _, _, data in told]),
             },
         )
+    forwarded = [(turn.taken.row, *word) for turn in turns for word in turn.forwarded]
+    if forwarded:
+        await run(
+            connection,
+            "engine_forward",
+            {
+                "tenants": uuids([row.tenant_id for row, _, _ in forwarded]),
+                "runs": uuids([row.run_id for row, _, _ in forwarded]),
+                "kinds": labels([kind for _, kind, _ in forwarded]),
+                "data": blobs([data for _, _, data in forwarded]),
+            },
+        )
     by_id = [(turn.taken.row.tenant_id, *word) for turn in turns for word in turn.told_ids]
     if by_id:
         await run(
@@ -183,6 +195,7 @@ async def start_executions(
         "parents": texts(
             [None if new.parent is None else _encode(new.parent).decode() for _, _, new in begun]
         ),
+        "follows": texts([None if new.follows is None else str(new.follows) for _, _, new in begun]),
         "now": ids.instant_of(now_ms),
     }
     rows = await fetch_all(connection, "engine_start", columns)

@@ -61,6 +61,7 @@ class WorkflowLake(StoreBase):
 
     async def lake_workflow_expire(self, *, before: date) -> Sequence[str]:
         async with self._database.transaction() as connection:
+            await run(connection, "lake_workflow_ids_expire", {"before": before})
             return [
                 name for (name,) in await fetch_all(connection, "lake_workflow_expire", {"before": before})
             ]

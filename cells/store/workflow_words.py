@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from cells.domain.workflow.events import EVENT_LIMIT, RESERVE, Event
-from cells.ports import Conflict, Fence
+from cells.domain.workflow.events import EVENT_LIMIT, FULL_BYTES, RESERVE, Event, EventType
+from cells.domain.workflow.lateness import Waits
+from cells.ports import Conflict, Fence, KeyReused, Retryable
 from cells.store.arrays import blobs, datetime_to_ms, labels, uuids
 from cells.store.base import StoreBase, fenced
-from cells.store.database import Connection, Row, fetch_all, fetch_one, fetch_row
+from cells.store.database import Connection, fetch_all, fetch_one, fetch_row, run
 from cells.store.engine import read_histories, take
 from cells.store.journal import Entry
 from cells.store.turns import write_turns
-from cells.store.workflows import read_workflow
+from cells.store.workflows import read_workflow, workflow_row
 from cells.workflow_ports import Signalled, SignalsWait, Taken, Turn, WorkflowRow
 
 _decode: Any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+
+
+class _Named(msgspec.Struct):
+    """Of a signal, what it is called."""
+
+    name: str
+
+
+_named = msgspec.json.Decoder(_Named).decode
+#: Executions that a word goes after, from one to the next.
+_TRIES = 10
 #: What may wait for one execution: as much as one turn records. So whoever floods one keeps nobody else
 #: waiting for longer than that turn.
 WAITING_LIMIT = 500
@@ -49,39 +62,31 @@ class WorkflowWords(StoreBase):
         """See `workflow_ports.WorkflowStore.signal_workflow`."""
         tenant = fence.tenant_id
         digest = hashlib.sha256(payload).digest()
+        of_id = {"tenant": tenant, "workflow": workflow_id}
         async with self._database.transaction() as connection:
             await fenced(connection, fence)
+            # What is refused or known is so without a lock: floods keep the engine from nothing.
+            latest = await fetch_one(connection, "workflow_latest", of_id)
+            if latest is None:
+                return None
+            key = {**of_id, "signal": signal_id, "run": latest[0]}
+            if await _came_before(connection, key, (name, digest)):
+                return Signalled(run_id=latest[0], status="duplicate")
+            item = _encode({"name": name, "signal_id": signal_id, "payload": msgspec.Raw(payload)})
+            await _has_room(connection, workflow_row(tenant, latest), len(item))
             # Shared with others who signal; the engine passes the execution over meanwhile. So what is
             # said here of late is what the history will say.
-            held = await fetch_one(
-                connection, "workflow_share_latest", {"tenant": tenant, "workflow": workflow_id}
-            )
-            if held is None:
+            row = await _holder(connection, "workflow_share_latest", tenant, workflow_id)
+            if row is None:
                 return None
-            row = await read_workflow(connection, tenant, held[0])
-            key = {"tenant": tenant, "workflow": workflow_id, "signal": signal_id}
-            put = await fetch_one(
-                connection,
-                "workflow_signal_put",
-                {**key, "name": name, "hash": digest, "run": row.run_id},
-            )
+            key["run"] = row.run_id
+            put = await fetch_one(connection, "workflow_signal_put", {**key, "name": name, "hash": digest})
             if put is None:
-                before = await fetch_row(connection, "workflow_signal_get", key)
-                if before != (name, digest):
-                    raise Conflict(f"the signal {signal_id} came before, with another name or payload")
+                await _came_before(connection, key, (name, digest))
                 return Signalled(run_id=row.run_id, status="duplicate")
-            if row.next_seq > EVENT_LIMIT - RESERVE:
-                raise Conflict("the history is full: no more signals are taken")
-            of_row: dict[str, object] = {"tenant": tenant, "run": row.run_id}
-            (waiting,) = await fetch_row(connection, "workflow_waiting", {**of_row, "limit": WAITING_LIMIT})
-            if waiting >= WAITING_LIMIT:
-                raise SignalsWait(f"{WAITING_LIMIT} words wait for the workflow; try again in a moment")
-            waits = await fetch_all(connection, "workflow_waits", {**of_row, "signals": False})
-            if any(type_ == "WAIT_STARTED" and _decode(data)["name"] == name for _, type_, data in waits):
-                waits = await fetch_all(connection, "workflow_waits", {**of_row, "signals": True})
-            item = _encode({"name": name, "signal_id": signal_id, "payload": msgspec.Raw(payload)})
-            at_ms = await _put(connection, row, "SIGNAL", item)
-            late = row.closed_at is not None or row.status != "RUNNING" or _too_late(waits, name, at_ms)
+            await _has_room(connection, row, len(item))
+            at_ms, position = await _put(connection, row, "SIGNAL", item)
+            late = row.status != "RUNNING" or await _too_late(connection, row, name, at_ms, position)
             entry = Entry()
             entry.intent(tenant, "workflow.signal", workflow_id, row.next_seq, row.next_seq)
             await self._journal.append(connection, host_id, entry)
@@ -89,18 +94,26 @@ class WorkflowWords(StoreBase):
         return Signalled(run_id=row.run_id, status="late" if late else "accepted")
 
     async def tell_workflow(
-        self, fence: Fence, *, workflow_id: str, kind: str, data: bytes, actor: str, host_id: int
+        self,
+        fence: Fence,
+        *,
+        workflow_id: str,
+        kind: str,
+        data: bytes,
+        actor: str,
+        host_id: int,
+        run_id: uuid.UUID | None = None,
     ) -> WorkflowRow | None:
         """See `workflow_ports.WorkflowStore.tell_workflow`."""
         tenant = fence.tenant_id
         async with self._write(fence, host_id) as (connection, entry):
-            held = await fetch_one(
-                connection, "workflow_share_latest", {"tenant": tenant, "workflow": workflow_id}
-            )
             entry.intent(tenant, f"workflow.{kind.lower()}", workflow_id, 0, 0)
-            if held is None:
+            if run_id is None:
+                row = await _holder(connection, "workflow_share_latest", tenant, workflow_id)
+            else:
+                row = await _one(connection, tenant, workflow_id, run_id)
+            if row is None:
                 return None
-            row = await read_workflow(connection, tenant, held[0])
             if row.status not in _HEARD[kind]:
                 raise Conflict(f"the workflow is {row.status}")
             await _put(connection, row, kind, data)
@@ -115,26 +128,53 @@ class WorkflowWords(StoreBase):
         workflow_id: str,
         change: Callable[[Taken, Sequence[Event]], Turn],
         host_id: int,
-    ) -> WorkflowRow | None:
+        idempotency: tuple[str, str, bytes] | None = None,
+    ) -> tuple[WorkflowRow, bool] | None:
         """See `workflow_ports.WorkflowStore.change_workflow`."""
         tenant = fence.tenant_id
+        stored: dict[str, Any] = {}
         async with self._database.transaction() as connection:
             await fenced(connection, fence)
-            held = await fetch_one(
-                connection, "workflow_lock_latest", {"tenant": tenant, "workflow": workflow_id}
-            )
+            if idempotency is not None:
+                route, key, fingerprint = idempotency
+                stored = {"tenant": tenant, "route": route, "key": key, "fingerprint": fingerprint}
+                if (before := await self._changed_before(connection, stored, host_id)) is not None:
+                    return before, True
+            held = await _holder(connection, "workflow_lock_latest", tenant, workflow_id)
             if held is None:
                 return None
-            (taken,) = await take(connection, [(tenant, held[0])])
-            (history,) = await read_histories(connection, [(tenant, held[0])])
+            # Who changed it under the key a moment ago had the lock until now.
+            if stored and (before := await self._changed_before(connection, stored, host_id)) is not None:
+                return before, True
+            (taken,) = await take(connection, [(tenant, held.run_id)])
+            (history,) = await read_histories(connection, [(tenant, held.run_id)])
             turn = change(_without_inbox(taken), history)
             entry = Entry()
             entry.intent(tenant, "workflow.change", workflow_id, taken.row.next_seq, taken.row.next_seq)
             await write_turns(connection, [turn], entry)
+            shown = turn.successor.run_id if turn.successor is not None else held.run_id
+            if stored:
+                await run(connection, "key_put", {**stored, "status": 200, "body": _encode(shown)})
             await self._journal.append(connection, host_id, entry)
-            shown = turn.successor.run_id if turn.successor is not None else held[0]
             row = await read_workflow(connection, tenant, shown)
         self.workflows_due()
+        return row, False
+
+    async def _changed_before(
+        self, connection: Connection, key: dict[str, Any], host_id: int
+    ) -> WorkflowRow | None:
+        """The execution that a change under that key came to. `KeyReused` where it was another change."""
+        known = await fetch_one(connection, "key_get", key)
+        if known is None:
+            return None
+        if known[0] != key["fingerprint"]:
+            raise KeyReused("the idempotency key came with another request before")
+        run_id = msgspec.json.decode(known[2], type=uuid.UUID)
+        row = await read_workflow(connection, key["tenant"], run_id)
+        # What is answered again is a write, too: it is confirmed as the first one was.
+        entry = Entry()
+        entry.intent(key["tenant"], "workflow.change.replay", row.workflow_id, 0, 0)
+        await self._journal.append(connection, host_id, entry)
         return row
 
 
@@ -150,32 +190,81 @@ def _without_inbox(taken: Taken) -> Taken:
     )
 
 
-async def _put(connection: Connection, row: WorkflowRow, kind: str, data: bytes) -> int:
-    """Into the inbox; when that was, epoch milliseconds."""
+async def _put(connection: Connection, row: WorkflowRow, kind: str, data: bytes) -> tuple[int, int]:
+    """Into the inbox; when that was (epoch milliseconds), and its place there."""
     columns = {
         "tenants": uuids([row.tenant_id]),
         "runs": uuids([row.run_id]),
         "kinds": labels([kind]),
         "data": blobs([data]),
     }
-    (at,) = await fetch_row(connection, "workflow_put_word", columns)
-    return datetime_to_ms(at)
+    at, position = await fetch_row(connection, "workflow_put_word", columns)
+    return datetime_to_ms(at), position
 
 
-def _too_late(waits: Sequence[Row], name: str, at_ms: int) -> bool:
-    """Whether a wait for that signal has timed out, or is to by now: events are recorded in the order of
-    their time."""
-    timers: dict[str, int | None] = {}
-    late = False
-    for _, type_, data in waits:
-        event = _decode(data)
-        if type_ == "COMPENSATION_STARTED":
-            return True
-        if type_ == "WAIT_STARTED" and event["name"] == name:
-            timers[event["step"]] = event.get("fire_at")
-        elif type_ == "TIMER_FIRED" and event["step"] in timers:
-            late = True
-            del timers[event["step"]]
-        elif type_ == "SIGNAL_RECEIVED" and event["name"] == name and timers:
-            del timers[next(iter(timers))]
-    return late or any(at is not None and at <= at_ms for at in timers.values())
+async def _holder(
+    connection: Connection, lock: str, tenant: uuid.UUID, workflow_id: str
+) -> WorkflowRow | None:
+    """The execution that a workflow id means, locked. While the lock was waited for it may have gone on in
+    another one: that one is meant then."""
+    key = {"tenant": tenant, "workflow": workflow_id}
+    for _ in range(_TRIES):
+        held = await fetch_one(connection, lock, key)
+        latest = await fetch_one(connection, "workflow_latest", key)
+        if held is None or latest is None:
+            return None
+        if held[0] == latest[0]:
+            return workflow_row(tenant, latest)
+    raise Retryable(f"{workflow_id} goes on in another execution again and again")
+
+
+async def _one(
+    connection: Connection, tenant: uuid.UUID, workflow_id: str, run_id: uuid.UUID
+) -> WorkflowRow | None:
+    """One of its executions, kept from being appended to."""
+    key = {"tenant": tenant, "workflow": workflow_id, "run": run_id}
+    held = await fetch_one(connection, "workflow_share", key)
+    return None if held is None else await read_workflow(connection, tenant, run_id)
+
+
+async def _came_before(connection: Connection, key: dict[str, Any], said: tuple[str, bytes]) -> bool:
+    """Whether the execution's chain took that signal. `Conflict` where it said something else."""
+    before = await fetch_one(connection, "workflow_signal_get", key)
+    if before is not None and before != said:
+        raise Conflict(f"the signal {key['signal']} came before, with another name or payload")
+    return before is not None
+
+
+async def _has_room(connection: Connection, row: WorkflowRow, size: int) -> None:
+    """Whether another signal may wait for an execution. Raises `Conflict`, `SignalsWait`."""
+    waiting, waiting_bytes = await fetch_row(
+        connection, "workflow_waiting", {"tenant": row.tenant_id, "run": row.run_id, "limit": WAITING_LIMIT}
+    )
+    if row.next_seq > EVENT_LIMIT - RESERVE or row.history_bytes + waiting_bytes + size > FULL_BYTES:
+        raise Conflict("the history is full: no more signals are taken")
+    if waiting >= WAITING_LIMIT:
+        raise SignalsWait(f"{WAITING_LIMIT} words wait for the workflow; try again in a moment")
+
+
+async def _too_late(connection: Connection, row: WorkflowRow, name: str, at_ms: int, position: int) -> bool:
+    """Whether that signal, which was put into the inbox then, is recorded behind its wait's time."""
+    key = {"tenant": row.tenant_id, "run": row.run_id}
+    begun = await fetch_all(connection, "workflow_waits", {**key, "signals": False})
+    if not any(_times(type_, data, name) for _, type_, data in begun):
+        return False  # nothing that waited for it has a time that ends
+    waits = Waits(name)
+    found = await fetch_all(connection, "workflow_waits", {**key, "signals": True})
+    waits.read((type_, _decode(data)) for _, type_, data in found)
+    before = [
+        datetime_to_ms(at)
+        for data, at in await fetch_all(connection, "workflow_waiting_signals", {**key, "position": position})
+        if _named(data).name == name
+    ]
+    return waits.late(at_ms, before)
+
+
+def _times(type_: str, data: bytes, name: str) -> bool:
+    if type_ == EventType.COMPENSATION_STARTED:
+        return True
+    event = _decode(data) if type_ == EventType.WAIT_STARTED else {}
+    return event.get("name") == name and "fire_at" in event

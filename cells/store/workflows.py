@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from cells.ports import Fence
+from cells.ports import Fence, TenantConfig
+from cells.store.arrays import uuids
 from cells.store.base import StoreBase
 from cells.store.database import Connection, Row, fetch_all, fetch_one, fetch_row, run
 from cells.workflow_ports import (
@@ -79,6 +80,12 @@ class Workflows(StoreBase):
             return None
         return workflow_row(tenant_id, row)
 
+    async def workflow_has_left(self, tenant_id: uuid.UUID, workflow_id: str) -> bool:
+        """See `workflow_ports.WorkflowStore.workflow_has_left`."""
+        parameters = {"tenant": tenant_id, "workflow": workflow_id}
+        async with self._database.transaction() as connection:
+            return await fetch_one(connection, "workflow_has_left", parameters) is not None
+
     async def list_workflows(
         self,
         tenant_id: uuid.UUID,
@@ -115,6 +122,15 @@ class Workflows(StoreBase):
                     if found:
                         reached = min(reached, (found[-1].started_at, found[-1].run_id))
         return FoundWorkflows(rows=found, reached=reached)
+
+    async def workflow_step_rates(self, tenants: Sequence[uuid.UUID]) -> Mapping[uuid.UUID, float]:
+        """See `workflow_ports.WorkflowStore.workflow_step_rates`."""
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(connection, "tenant_fences", {"tenants": uuids(tenants)})
+        return {
+            tenant: msgspec.json.decode(config, type=TenantConfig).workflow_steps_per_second
+            for tenant, _, config in rows
+        }
 
     async def workflow_history(
         self, tenant_id: uuid.UUID, run_id: uuid.UUID, *, after: int, limit: int

@@ -59,6 +59,7 @@ FATES: dict[str, Fate] = {
     "transfers": Fate.STAYS,
     "workflow_definitions": Fate.MOVES,
     "workflow_events": Fate.MOVES,
+    "workflow_ids_used": Fate.AGES,
     "workflow_inbox": Fate.MOVES,
     "workflow_signals": Fate.MOVES,
     "workflows": Fate.MOVES,

@@ -30,14 +30,20 @@ class Diverges(Conflict):
         self.divergence = divergence
 
 
-def migration(definition: Definition, actor: str) -> Change:
-    """Go on under another version. Raises `Diverges`, or `Conflict` where it has ended."""
+def migration(
+    definition: Definition, actor: str, *, checked: int = 0, run_id: uuid.UUID | None = None
+) -> Change:
+    """Go on under another version. Raises `Diverges`, or `Conflict` where it has ended. The first `checked`
+    events of that execution were found to be what the version would have recorded: only those behind them
+    are looked at."""
 
     def change(taken: Taken, events: Sequence[Event]) -> Turn:
         x = _open(taken, events)
+        if run_id is not None and taken.row.run_id != run_id:
+            raise Conflict("another execution goes on in its place; try again")
         if x.version == definition.version:
             raise Conflict(f"it is under version {definition.version} already")
-        divergence = first_divergence(definition, events)
+        divergence = first_divergence(definition, events, checked=checked)
         if divergence is not None:
             raise Diverges(divergence)
         data = {"version": definition.version, "from": x.version, "actor": actor}
@@ -67,6 +73,12 @@ def reset(definition: Definition, step: str, actor: str, entropy: bytes) -> Chan
             names = ", ".join(sorted(under_way))
             raise Conflict(f"{names} was under way when {step} began; choose an earlier step")
         x = fold(events)
+        undone = [r for key, r in before.steps.items() if x.steps[key].undone or x.steps[key].undos]
+        if undone:
+            first = min(undone, key=lambda r: r.order).key
+            raise Conflict(
+                f"{first} came before {step} and was undone since; choose {first} or an earlier step"
+            )
         turning = Turning(taken, x, definition, {}, _no_child)
         run_id = ids.workflow_run_id(ids.fresh_id(now_ms=taken.now_ms, entropy=entropy))
         if x.is_open:
@@ -112,6 +124,7 @@ def _beginning(
             (EventType.RESET.value, at, _encode(data)),
         ],
         signals=[_encode(e.data) for e in rest if e.type == EventType.SIGNAL_RECEIVED],
+        follows=row.run_id,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -152,7 +153,7 @@ def successor_of(taken: Taken, execution: Execution, event: Event) -> NewExecuti
     """The execution that goes on in place of one that continued as new. A start that is said again means
     it, too."""
     row = taken.row
-    return execution_of(
+    new = execution_of(
         run_id=derived_run(taken, event.seq),
         workflow_id=row.workflow_id,
         definition=row.definition,
@@ -164,6 +165,11 @@ def successor_of(taken: Taken, execution: Execution, event: Event) -> NewExecuti
         first=False,
         parent=row.parent,
     )
+    # What was taken for it and nobody waited for yet goes on with it; what came too late does not.
+    kept = [s for of_name in execution.buffered.values() for s in of_name]
+    late = frozenset(execution.late_signals)
+    signals = [_encode(signal) for signal in kept if signal["signal_id"] not in late]
+    return replace(new, signals=signals, follows=row.run_id)
 
 
 def run_of(taken: Taken) -> RunKey | None:

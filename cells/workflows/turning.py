@@ -43,6 +43,8 @@ _DROPS = frozenset(
     }
 )  # fmt: skip
 _CLOSES = _DROPS - {EventType.COMPENSATION_STARTED}
+#: Words that are meant for a workflow, whichever of its executions goes on.
+_FORWARDED = frozenset({"SIGNAL", "CANCEL", "TERMINATE"})
 #: What people hear of, by what is recorded.
 _HAPPENED = {
     EventType.FAILED: "workflow.failed",
@@ -83,8 +85,8 @@ class Turning:
         limit += len(self.turn.events)
         while (room := limit - len(self.turn.events)) > 0:
             commands, more = self._decided(room)
-            for command in commands:
-                self.append(command)
+            if not self._append_all(commands):
+                continue
             if more:
                 break
             if self._settled(commands) and not self._fire():
@@ -107,6 +109,10 @@ class Turning:
     def _record_inbox(self) -> None:
         """In the order of their time, timers among them: what came after a timeout came too late."""
         for item in sorted(self._taken.inbox, key=lambda i: (i.at_ms, i.position)):
+            if self._x.continues and item.kind in _FORWARDED:
+                # It was meant for who goes on in its place.
+                self.turn.forwarded.append((item.kind, item.data))
+                continue
             self._fire(min(item.at_ms, self._now))
             found = to_record(self._definition, self._x, item, self._orders)
             if found is not None:
@@ -120,6 +126,23 @@ class Turning:
         for key in due:
             self.append(timer_fired(self._definition, self._x, key))
         return bool(due)
+
+    def _append_all(self, commands: list[Command]) -> bool:
+        """Record commands, up to one that cannot begin; whether all could."""
+        for command in commands:
+            data = command.data
+            name, version = data.get("definition", ""), data.get("version")
+            if (
+                command.type == EventType.CHILD_STARTED
+                and self._find(self._taken.row.tenant_id, name, version) is None
+            ):
+                of = "" if version is None else f" of version {version}"
+                error = f"there is no definition {name}{of}"
+                failed = {"step": command.key, "error": error}
+                self.append(Command(type=EventType.STEP_FAILED, data=failed, step=command.step))
+                return False
+            self.append(command)
+        return True
 
     def append(self, command: Command) -> Event:
         """Record a command with what belongs to it."""
@@ -170,7 +193,8 @@ class Turning:
                 turn.successor = successor_of(taken, x, event)
             case EventType.COMPENSATION_STUCK:
                 step_name = str(event.data.get("step") or "")
-                turn.letters.append((event.at, event.seq, step_name, str(event.data.get("error") or "")))
+                error = _writable(str(event.data.get("error") or ""))
+                turn.letters.append((event.at, event.seq, step_name, error))
             case EventType.COMPENSATION_RESOLVED:
                 turn.letters_closed = True
             case _ if event.type in _CLOSES:
@@ -188,17 +212,10 @@ class Turning:
     def _begin_child(self, event: Event) -> None:
         data = event.data
         found = self._find(self._taken.row.tenant_id, data["definition"], data.get("version"))
-        if found is not None:
-            version, policy = found
-            self.turn.started.append((child_of(self._taken, event, version, policy), event.seq))
-        elif data.get("wait", True):
-            word = {
-                "step": data["step"],
-                "status": "FAILED",
-                "begun": False,
-                "error": f"there is no definition {data['definition']} of that version",
-            }
-            self.turn.told.append((self._taken.row.run_id, "CHILD", _encode(word)))
+        if found is None:
+            raise LookupError(f"no definition {data['definition']}")
+        version, policy = found
+        self.turn.started.append((child_of(self._taken, event, version, policy), event.seq))
 
     def _told(self, event: Event) -> Mapping[str, Any]:
         row = self._taken.row
@@ -219,8 +236,13 @@ class Turning:
         if not turn.open:
             result = _encode(x.result)
             turn.result = result if len(result) <= SUMMARY_LIMIT else None
-        turn.error = None if x.error is None else x.error[:SUMMARY_LIMIT]
+        turn.error = None if x.error is None else _writable(x.error)[:SUMMARY_LIMIT]
         if turn.open and x.near_limit() and not self._full:
             how_far = {"events": x.last_seq, "bytes": x.bytes, "definition": self._taken.row.definition}
             turn.happened.append(("workflow.history_near_limit", how_far))
         return turn
+
+
+def _writable(text: str) -> str:
+    """Without what PostgreSQL has no character for."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")

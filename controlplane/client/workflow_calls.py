@@ -129,10 +129,17 @@ def terminate_workflow(workflow_id: str, *, reason: str | None = None) -> Call[W
     return _verb(workflow_id, "terminate", reason=reason)
 
 
-def reset_workflow(workflow_id: str, step: str) -> Call[Workflow]:
+def reset_workflow(workflow_id: str, step: str, *, idempotency_key: str | None = None) -> Call[Workflow]:
     """Go back to a step (`ship`, or `ship[2]` inside a map): another execution goes on with the history up
-    to there, and is what is answered."""
-    return _verb(workflow_id, "reset", step=step)
+    to there, and is what is answered; under the same key once."""
+    return Call(
+        method="POST",
+        path=path("/v1/workflows/{id}", id=workflow_id) + ":reset",
+        read=reads(Workflow),
+        body={"step": step},
+        keyed=True,
+        idempotency_key=idempotency_key,
+    )
 
 
 def migrate_workflow(workflow_id: str, version: int) -> Call[Workflow]:

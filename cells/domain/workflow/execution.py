@@ -88,9 +88,9 @@ class Execution:
     """What a history means."""
 
     __slots__ = (
-        "buffered", "bytes", "cancel_requested", "cause", "compensating", "deadline", "deadline_passed",
-        "definition", "error", "failed_step", "first", "ignored", "input", "last_at", "last_seq",
-        "late_signals", "open", "parent", "resolved", "result", "run_id", "signals", "started_at",
+        "buffered", "bytes", "cancel_requested", "cause", "compensating", "continues", "deadline",
+        "deadline_passed", "definition", "error", "failed_step", "first", "ignored", "input", "last_at",
+        "last_seq", "late_signals", "open", "parent", "resolved", "result", "run_id", "signals", "started_at",
         "status", "steps", "stuck", "version", "waiting", "workflow_id",
     )  # fmt: skip
 
@@ -118,6 +118,7 @@ class Execution:
         self.error: str | None = None
         self.failed_step: str | None = None
         self.cancel_requested = False
+        self.continues = False  # closed, and goes on in another execution: continued as new, or reset
         self.compensating = False
         self.cause: str | None = None  # of the compensation: failed | cancelled
         self.deadline: int | None = None

@@ -30,8 +30,8 @@ TERM_LIMIT = 256
 TEXT_LIMIT = 256 * 1024
 #: Bytes of JSON that a value may have: what a start may bring, wrapped once more.
 RESULT_LIMIT = 512 * 1024
-#: What making one value may cost, in the units of `costs.py`: less than two seconds.
-WORK_LIMIT = 15_000_000
+#: What making one value may cost, in the units of `costs.py`: one to three seconds.
+WORK_LIMIT = 8_000_000
 
 _TOKEN = re.compile(
     r"""(?P<text>[rRbB]{0,2}(?:\"{3}.*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'))

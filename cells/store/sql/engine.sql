@@ -5,7 +5,8 @@ SELECT host_id FROM live_hosts WHERE 'engine' = ANY(roles) ORDER BY host_id;
 -- name: engine_due
 -- Executions of some shards that have something to record or to decide, the longest waiting first; of any
 -- tenant that is active here but some. (tenant_id, run_id), perhaps twice. What was put off is passed over, whatever
--- waits for it. Who is passed over is a hashed set, not a join: the order of the index stays the plan.
+-- waits for it. Who is passed over is a hashed set, not a join: the order of the index stays the plan. Of those some,
+-- too, what somebody wants to stop.
 (SELECT tenant_id, run_id FROM workflow_inbox
  WHERE shard = ANY(%(shards)s::smallint[]) AND tenant_id <> ALL(%(but_not)s::uuid[])
    AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
@@ -22,7 +23,14 @@ UNION ALL
  WHERE timer_at <= statement_timestamp() AND shard = ANY(%(shards)s::smallint[])
    AND tenant_id <> ALL(%(but_not)s::uuid[])
    AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
- ORDER BY timer_at LIMIT %(limit)s);
+ ORDER BY timer_at LIMIT %(limit)s)
+UNION ALL
+(SELECT tenant_id, run_id FROM workflow_inbox
+ WHERE kind IN ('CANCEL', 'TERMINATE', 'RESOLVE') AND shard = ANY(%(shards)s::smallint[])
+   AND tenant_id = ANY(%(but_not)s::uuid[])
+   AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
+   AND (tenant_id, run_id) NOT IN (SELECT tenant_id, run_id FROM workflows WHERE decide_at > statement_timestamp())
+ ORDER BY position LIMIT %(limit)s);
 
 -- name: engine_next_timer
 -- The earliest timer of some shards, of any tenant that is active here but some.
@@ -40,6 +48,14 @@ FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[]) WITH ORDINALITY AS w (tenant_
 JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE'
 JOIN workflows f ON f.tenant_id = w.tenant_id AND f.run_id = w.run_id
 FOR NO KEY UPDATE OF f SKIP LOCKED;
+
+-- name: engine_strays
+-- Words for executions (tenant_id, run) that are not there any more are for nobody; else they would be found for ever.
+DELETE FROM workflow_inbox n
+USING unnest(%(tenants)s::uuid[], %(runs)s::uuid[]) AS c (tenant_id, run_id)
+WHERE n.tenant_id = c.tenant_id AND n.run_id = c.run_id
+  AND NOT EXISTS (SELECT FROM workflows f WHERE f.tenant_id = c.tenant_id AND f.run_id = c.run_id)
+RETURNING n.position;
 
 -- name: engine_inbox
 -- What waits to be recorded for executions (tenant_id, run), by position in the request. Data of the first row, and of
@@ -137,17 +153,36 @@ FROM unnest(%(tenants)s::uuid[], %(workflows)s::text[], %(kinds)s::text[], %(dat
 JOIN workflows f ON f.tenant_id = c.tenant_id AND f.workflow_id = c.workflow_id AND f.holds_id
 ORDER BY c.i;
 
+-- name: engine_forward
+-- Words for executions (tenant_id, run) that go on in others: to the one of their chain that holds the id, else to the
+-- latest behind them.
+INSERT INTO workflow_inbox (tenant_id, run_id, shard, kind, data)
+SELECT h.tenant_id, h.run_id, h.shard, c.kind, c.data
+FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[], %(kinds)s::text[], %(data)s::bytea[]) WITH ORDINALITY
+     AS c (tenant_id, run_id, kind, data, i)
+JOIN workflows f ON f.tenant_id = c.tenant_id AND f.run_id = c.run_id
+CROSS JOIN LATERAL (
+    SELECT l.tenant_id, l.run_id, l.shard FROM workflows l
+    WHERE l.tenant_id = f.tenant_id AND l.workflow_id = f.workflow_id AND l.run_id <> f.run_id
+      AND coalesce(l.chain, l.run_id) = coalesce(f.chain, f.run_id) AND l.started_at >= f.started_at
+    ORDER BY l.holds_id DESC, l.started_at DESC, l.run_id DESC LIMIT 1) AS h
+ORDER BY c.i;
+
 -- name: engine_start
--- New executions (tenant_id, run) unless another one holds the id; the positions of those that began.
+-- New executions (tenant_id, run) unless another one holds the id; the positions of those that began. Those that
+-- follow another one are of its chain.
 WITH begun AS (
     INSERT INTO workflows (tenant_id, run_id, workflow_id, shard, status, holds_id, definition, version, input_hash,
-                           region_policy, next_seq, epoch, takeovers, decide_at, history_bytes, parent, started_at)
-    SELECT tenant_id, run_id, workflow_id, shard, 'RUNNING', true, definition, version, hash, policy, next_seq, epoch,
-           jsonb_build_array(jsonb_build_array(epoch, 1)), %(now)s, size, parent::jsonb, %(now)s
+                           region_policy, next_seq, epoch, takeovers, decide_at, history_bytes, parent, started_at, chain)
+    SELECT c.tenant_id, c.run_id, c.workflow_id, c.shard, 'RUNNING', true, c.definition, c.version, c.hash, c.policy,
+           c.next_seq, c.epoch, jsonb_build_array(jsonb_build_array(c.epoch, 1)), %(now)s, c.size, c.parent::jsonb, %(now)s,
+           coalesce(p.chain, p.run_id)
     FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[], %(workflows)s::text[], %(shards)s::smallint[],
                 %(definitions)s::text[], %(versions)s::int[], %(hashes)s::bytea[], %(policies)s::text[],
-                %(nexts)s::int[], %(epochs)s::bigint[], %(sizes)s::bigint[], %(parents)s::text[])
-         AS c (tenant_id, run_id, workflow_id, shard, definition, version, hash, policy, next_seq, epoch, size, parent)
+                %(nexts)s::int[], %(epochs)s::bigint[], %(sizes)s::bigint[], %(parents)s::text[], %(follows)s::text[])
+         AS c (tenant_id, run_id, workflow_id, shard, definition, version, hash, policy, next_seq, epoch, size, parent,
+               follows)
+    LEFT JOIN workflows p ON p.tenant_id = c.tenant_id AND p.run_id = c.follows::uuid
     ON CONFLICT (tenant_id, workflow_id) WHERE holds_id DO NOTHING
     RETURNING tenant_id, run_id)
 SELECT c.i::int FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[]) WITH ORDINALITY AS c (tenant_id, run_id, i)
@@ -162,9 +197,9 @@ FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[], %(instants)s::timestamptz[], 
      AS c (tenant_id, run_id, scheduled_for, ordinal, fingerprint, target_id, error);
 
 -- name: workflow_put_word
--- One word for one execution (tenant_id, run); when it came.
+-- One word for one execution (tenant_id, run); when it came, and its place.
 INSERT INTO workflow_inbox (tenant_id, run_id, shard, kind, data)
 SELECT f.tenant_id, f.run_id, f.shard, c.kind, c.data
 FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[], %(kinds)s::text[], %(data)s::bytea[]) AS c (tenant_id, run_id, kind, data)
 JOIN workflows f ON f.tenant_id = c.tenant_id AND f.run_id = c.run_id
-RETURNING at;
+RETURNING at, position;

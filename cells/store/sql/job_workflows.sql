@@ -23,23 +23,33 @@ JOIN tenants t ON t.tenant_id = j.tenant_id AND t.state = 'ACTIVE'
 JOIN runs r ON r.tenant_id = j.tenant_id AND r.parent_id = j.parent_id AND r.scheduled_for = j.scheduled_for
            AND r.ordinal = j.ordinal AND r.state = 'RUNNING' AND r.epoch = j.epoch
 JOIN job_versions v ON v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
-WHERE j.todo = 'START'
+WHERE j.todo = 'START' AND j.at <= clock_timestamp()
 ORDER BY j.at LIMIT %(limit)s
 FOR NO KEY UPDATE OF j, r SKIP LOCKED;
 
+-- name: job_workflow_put_off
+-- A run (tenant_id, parent, instant, ordinal) whose workflow could not begin is tried again later, behind others.
+UPDATE job_workflows j SET at = clock_timestamp() + interval '1 minute'
+FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[])
+     AS c (tenant_id, parent_id, scheduled_for, ordinal)
+WHERE j.tenant_id = c.tenant_id AND j.parent_id = c.parent_id AND j.scheduled_for = c.scheduled_for
+  AND j.ordinal = c.ordinal AND j.todo = 'START';
+
 -- name: job_workflow_used
--- Which workflow ids (tenant_id, workflow_id) had an execution before, by position.
+-- Which workflow ids (tenant_id, workflow_id) had an execution before, by position; those that have left, too.
 SELECT c.i::int
 FROM unnest(%(tenants)s::uuid[], %(workflows)s::text[]) WITH ORDINALITY AS c (tenant_id, workflow_id, i)
-WHERE EXISTS (SELECT FROM workflows f WHERE f.tenant_id = c.tenant_id AND f.workflow_id = c.workflow_id);
+WHERE EXISTS (SELECT FROM workflows f WHERE f.tenant_id = c.tenant_id AND f.workflow_id = c.workflow_id)
+   OR EXISTS (SELECT FROM workflow_ids_used u WHERE u.tenant_id = c.tenant_id AND u.workflow_id = c.workflow_id);
 
 -- name: job_workflow_begun
 -- What became of starts (tenant_id, parent, instant, ordinal).
 UPDATE job_workflows j
-SET todo = c.todo, run_id = c.run::uuid, status = c.status, error = c.error, at = clock_timestamp()
+SET todo = c.todo, run_id = c.run::uuid, workflow_id = c.workflow_id, status = c.status, error = c.error,
+    at = clock_timestamp()
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
-            %(todos)s::text[], %(runs)s::text[], %(statuses)s::text[], %(errors)s::text[])
-     AS c (tenant_id, parent_id, scheduled_for, ordinal, todo, run, status, error)
+            %(todos)s::text[], %(runs)s::text[], %(workflows)s::text[], %(statuses)s::text[], %(errors)s::text[])
+     AS c (tenant_id, parent_id, scheduled_for, ordinal, todo, run, workflow_id, status, error)
 WHERE j.tenant_id = c.tenant_id AND j.parent_id = c.parent_id AND j.scheduled_for = c.scheduled_for
   AND j.ordinal = c.ordinal;
 
@@ -52,13 +62,15 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id AND r.scheduled_fo
   AND r.ordinal = c.ordinal;
 
 -- name: job_workflow_closed
--- Workflows that runs wait for (tenant_id, parent, instant, ordinal) are closed.
+-- Workflows that runs wait for (tenant_id, parent, instant, ordinal) are closed. Only those of the chain that the run
+-- began: an earlier one may close again, late.
 UPDATE job_workflows j
 SET todo = 'END', status = c.status, error = c.error, result = c.result, at = clock_timestamp()
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
-            %(statuses)s::text[], %(errors)s::text[], %(results)s::bytea[])
-     AS c (tenant_id, parent_id, scheduled_for, ordinal, status, error, result)
-WHERE j.tenant_id = c.tenant_id AND j.parent_id = c.parent_id AND j.scheduled_for = c.scheduled_for
+            %(statuses)s::text[], %(errors)s::text[], %(results)s::bytea[], %(runs)s::uuid[])
+     AS c (tenant_id, parent_id, scheduled_for, ordinal, status, error, result, run)
+JOIN workflows f ON f.tenant_id = c.tenant_id AND f.run_id = c.run
+WHERE coalesce(f.chain, f.run_id) = j.run_id AND j.tenant_id = c.tenant_id AND j.parent_id = c.parent_id AND j.scheduled_for = c.scheduled_for
   AND j.ordinal = c.ordinal AND j.todo IS NULL;
 
 -- name: job_workflow_ends
@@ -75,9 +87,13 @@ WHERE j.todo = 'END'
 ORDER BY j.at LIMIT %(limit)s;
 
 -- name: job_workflow_forget
--- Runs (tenant_id, parent, instant, ordinal) that were completed under that epoch.
+-- Runs (tenant_id, parent, instant, ordinal) that were completed under that epoch. One whose completion was refused,
+-- for its tenant is on its way to another cell, is to be completed yet.
 DELETE FROM job_workflows j
 USING unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
              %(epochs)s::bigint[]) AS c (tenant_id, parent_id, scheduled_for, ordinal, epoch)
 WHERE j.tenant_id = c.tenant_id AND j.parent_id = c.parent_id AND j.scheduled_for = c.scheduled_for
-  AND j.ordinal = c.ordinal AND j.epoch = c.epoch AND j.todo = 'END';
+  AND j.ordinal = c.ordinal AND j.epoch = c.epoch AND j.todo = 'END'
+  AND NOT EXISTS (SELECT FROM runs r
+                  WHERE r.tenant_id = j.tenant_id AND r.parent_id = j.parent_id AND r.scheduled_for = j.scheduled_for
+                    AND r.ordinal = j.ordinal AND r.epoch = j.epoch AND r.state = 'RUNNING');

@@ -30,22 +30,41 @@ JOIN workflows f ON f.tenant_id = c.tenant_id AND f.run_id = c.run_id
 FOR UPDATE OF f SKIP LOCKED;
 
 -- name: lake_workflow_leave
--- Those of them (tenant_id, run) that are locked, and still are what was written, leave with their events and signals;
--- how many.
+-- Those of them (tenant_id, run) that are locked, and still are what was written, leave with their events, and with the
+-- signals of chains that are over; how many. Their ids stay known as used.
 WITH gone AS (
     DELETE FROM workflows f
     USING unnest(%(tenants)s::uuid[], %(runs)s::uuid[], %(nexts)s::int[]) AS c (tenant_id, run_id, next_seq)
     WHERE f.tenant_id = c.tenant_id AND f.run_id = c.run_id AND f.next_seq = c.next_seq AND f.closed_at IS NOT NULL
       AND f.run_id = ANY(%(locked)s::uuid[])
       AND NOT EXISTS (SELECT FROM workflow_inbox n WHERE n.tenant_id = f.tenant_id AND n.run_id = f.run_id)
-    RETURNING f.tenant_id, f.run_id, f.workflow_id
+      AND NOT EXISTS (SELECT FROM runs r WHERE r.tenant_id = f.tenant_id AND r.parent_id = f.run_id
+                      AND r.finished_at IS NULL)
+    RETURNING f.tenant_id, f.run_id, f.workflow_id, coalesce(f.chain, f.run_id) AS chain, f.input_hash, f.definition,
+              f.version, f.status, f.started_at, f.closed_at
+),
+used AS (
+    INSERT INTO workflow_ids_used AS u (tenant_id, workflow_id, run_id, input_hash, definition, version, status,
+                                        started_at, closed_at)
+    SELECT DISTINCT ON (tenant_id, workflow_id) tenant_id, workflow_id, run_id, input_hash, definition, version, status,
+           started_at, closed_at
+    FROM gone ORDER BY tenant_id, workflow_id, started_at DESC, run_id DESC
+    ON CONFLICT (tenant_id, workflow_id) DO UPDATE
+    SET run_id = excluded.run_id, input_hash = excluded.input_hash, definition = excluded.definition,
+        version = excluded.version, status = excluded.status, started_at = excluded.started_at,
+        closed_at = excluded.closed_at
+    WHERE (u.started_at, u.run_id) < (excluded.started_at, excluded.run_id)
 ),
 events AS (
     DELETE FROM workflow_events e USING gone g WHERE e.tenant_id = g.tenant_id AND e.run_id = g.run_id
 ),
 signals AS (
     DELETE FROM workflow_signals s USING gone g
-    WHERE s.tenant_id = g.tenant_id AND s.workflow_id = g.workflow_id AND s.run_id = g.run_id
+    WHERE s.tenant_id = g.tenant_id AND s.workflow_id = g.workflow_id AND s.run_id = g.chain
+      AND NOT EXISTS (SELECT FROM workflows f
+                      WHERE f.tenant_id = g.tenant_id AND f.workflow_id = g.workflow_id
+                        AND coalesce(f.chain, f.run_id) = g.chain
+                        AND NOT EXISTS (SELECT FROM gone o WHERE o.tenant_id = f.tenant_id AND o.run_id = f.run_id))
 )
 SELECT count(*)::int, count(DISTINCT tenant_id) FROM gone;
 
@@ -57,6 +76,10 @@ VALUES (%(name)s, %(day)s, %(rows)s, %(bytes)s, %(sha256)s);
 -- name: lake_workflow_files
 -- Every file of executions, the latest day first.
 SELECT day, name, rows, bytes, sha256 FROM lake_workflow_files ORDER BY day DESC, name;
+
+-- name: lake_workflow_ids_expire
+-- Workflow ids whose history is no longer kept may be used as if they were new.
+DELETE FROM workflow_ids_used WHERE closed_at < %(before)s;
 
 -- name: lake_workflow_expire
 -- Files of days before some day are no longer part of the lake; what they were called.

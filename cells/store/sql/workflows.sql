@@ -59,6 +59,25 @@ ORDER BY holds_id DESC, started_at DESC, run_id DESC LIMIT 1 FOR NO KEY UPDATE;
 SELECT run_id FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s
 ORDER BY holds_id DESC, started_at DESC, run_id DESC LIMIT 1 FOR SHARE;
 
+-- name: workflow_share
+-- Keeps one execution (tenant_id, run) of a workflow id from being appended to.
+SELECT run_id FROM workflows
+WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s AND run_id = %(run)s FOR SHARE;
+
+-- name: workflow_used_of
+-- Ids (tenant_id, workflow_id) whose executions have left, by position: what the latest one of each was.
+SELECT w.i::int, u.run_id, u.input_hash, u.definition, u.version, u.status, u.started_at, u.closed_at
+FROM unnest(%(tenants)s::uuid[], %(workflows)s::text[]) WITH ORDINALITY AS w (tenant_id, workflow_id, i)
+JOIN workflow_ids_used u ON u.tenant_id = w.tenant_id AND u.workflow_id = w.workflow_id;
+
+-- name: workflow_now
+-- The clock that everything of executions goes by.
+SELECT clock_timestamp();
+
+-- name: workflow_has_left
+-- Whether executions of an id (tenant_id, workflow_id) have left for the lake.
+SELECT run_id FROM workflow_ids_used WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s;
+
 -- name: workflow_list
 -- Executions of a tenant, the latest start first; what has no index is looked for among the next `looks`.
 SELECT run_id, workflow_id, shard, status, definition, version, input_hash, region_policy, next_seq, epoch,
@@ -102,30 +121,40 @@ FROM runs WHERE tenant_id = %(tenant)s AND parent_id = %(run)s AND kind = 1
 ORDER BY ordinal LIMIT 10000;
 
 -- name: workflow_signal_put
--- Notes a signal (tenant_id, workflow_id, signal_id) unless it was taken before.
-INSERT INTO workflow_signals (tenant_id, workflow_id, signal_id, name, payload_hash, run_id)
-VALUES (%(tenant)s, %(workflow)s, %(signal)s, %(name)s, %(hash)s, %(run)s)
-ON CONFLICT DO NOTHING
+-- Notes a signal (tenant_id, workflow_id, signal_id) for an execution unless its chain took it before; one that an
+-- earlier workflow of that id took is another signal.
+INSERT INTO workflow_signals AS s (tenant_id, workflow_id, signal_id, name, payload_hash, run_id)
+SELECT f.tenant_id, f.workflow_id, %(signal)s, %(name)s, %(hash)s, coalesce(f.chain, f.run_id)
+FROM workflows f WHERE f.tenant_id = %(tenant)s AND f.run_id = %(run)s
+ON CONFLICT (tenant_id, workflow_id, signal_id) DO UPDATE
+SET name = excluded.name, payload_hash = excluded.payload_hash, run_id = excluded.run_id, at = clock_timestamp()
+WHERE s.run_id <> excluded.run_id
 RETURNING signal_id;
 
 -- name: workflow_signal_get
--- A signal that was taken before (tenant_id, workflow_id, signal_id).
-SELECT name, payload_hash FROM workflow_signals
-WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s AND signal_id = %(signal)s;
+-- A signal that the chain of an execution took before (tenant_id, workflow_id, signal_id).
+SELECT s.name, s.payload_hash
+FROM workflow_signals s
+JOIN workflows f ON f.tenant_id = s.tenant_id AND f.run_id = %(run)s AND coalesce(f.chain, f.run_id) = s.run_id
+WHERE s.tenant_id = %(tenant)s AND s.workflow_id = %(workflow)s AND s.signal_id = %(signal)s;
 
 -- name: workflow_waits
--- What tells whether a signal comes late (tenant_id, run); of signals, if they are asked for, the name alone.
-SELECT seq, type, CASE WHEN type <> 'SIGNAL_RECEIVED' THEN data
-                       ELSE convert_to(json_build_object('name', convert_from(data, 'UTF8')::json ->> 'name')::text, 'UTF8') END
-FROM workflow_events
+-- What tells whether a signal comes late (tenant_id, run); signals, if they are asked for.
+SELECT seq, type, data FROM workflow_events
 WHERE tenant_id = %(tenant)s AND run_id = %(run)s
   AND (type IN ('WAIT_STARTED', 'TIMER_FIRED', 'COMPENSATION_STARTED') OR (%(signals)s AND type = 'SIGNAL_RECEIVED'))
 ORDER BY seq;
 
 -- name: workflow_waiting
--- How much waits to be recorded for an execution (tenant_id, run), counted to a limit.
-SELECT count(*)::int FROM (
-    SELECT FROM workflow_inbox WHERE tenant_id = %(tenant)s AND run_id = %(run)s LIMIT %(limit)s) AS waiting;
+-- How much waits to be recorded for an execution (tenant_id, run), counted to a limit, and its bytes.
+SELECT count(*)::int, coalesce(sum(octet_length(data)), 0)::bigint
+FROM (SELECT data FROM workflow_inbox WHERE tenant_id = %(tenant)s AND run_id = %(run)s LIMIT %(limit)s) AS waiting;
+
+-- name: workflow_waiting_signals
+-- Signals that wait to be recorded for an execution (tenant_id, run) before a place, in their order.
+SELECT data, at FROM workflow_inbox
+WHERE tenant_id = %(tenant)s AND run_id = %(run)s AND kind = 'SIGNAL' AND position < %(position)s
+ORDER BY at, position;
 
 -- name: workflow_letters_close
 -- Dead letters of an execution that was stuck (tenant_id, run) are dealt with.

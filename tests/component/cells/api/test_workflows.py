@@ -164,8 +164,16 @@ async def test_back_to_a_step(api: Api, engine: None) -> None:
     await do(api, "inventory", "FAILED", error="sold out", retryable=False)
     await do(api, "payments")
     await has_status(api, "COMPENSATED")
-    again = await api.ok("POST", "/v1/workflows/order-88213:reset", {"step": "reserve_stock"})
+    reset = "/v1/workflows/order-88213:reset"
+    # The card was refunded: going on behind that would ship what nobody paid for.
+    refused = await api.problem("POST", reset, {"step": "reserve_stock"}, status=409, code="CONFLICT")
+    assert "choose charge_card" in refused["detail"]
+    again = await api.ok("POST", reset, {"step": "charge_card"}, headers={"Idempotency-Key": "back"})
     assert again["run_id"] != first["run_id"]
+    twice = await api.send("POST", reset, {"step": "charge_card"}, headers={"Idempotency-Key": "back"})
+    assert (twice.json()["run_id"], twice.headers["idempotency-replayed"]) == (again["run_id"], "true")
+    charge = await do(api, "payments")
+    assert charge["idempotency_key"] == f"order-88213:{again['run_id']}:charge_card"
     reserve = await do(api, "inventory")
     assert reserve["idempotency_key"] == f"order-88213:{again['run_id']}:reserve_stock"
     await api.ok("POST", "/v1/workflows/order-88213/signals/picked_up", {"signal_id": "s"}, status=202)

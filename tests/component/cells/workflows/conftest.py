@@ -34,4 +34,4 @@ async def flows(workflow_database_url: str) -> AsyncIterator[Flows]:
         PostgresStore(workflow_database_url, cell_name="cell-1", pool_size=12) as store,
         await psycopg.AsyncConnection.connect(workflow_database_url, autocommit=True) as sql,
     ):
-        yield Flows(world=await make_world(store, sql))
+        yield Flows(world=await make_world(store, sql), url=workflow_database_url)

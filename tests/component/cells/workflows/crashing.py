@@ -18,7 +18,12 @@ from tests.component.cells.workflows.harness import AheadPlanner, Flows
 
 T = TypeVar("T")
 #: What a process does to the store; reading for the test's own sake is not among it.
-_WRITES = frozenset({"start_workflow", "signal_workflow", "step_workflows", "poll", "complete"})
+_WRITES = frozenset(
+    {
+        "start_workflow", "signal_workflow", "step_workflows", "poll", "complete", "start_job_workflows",
+        "end_job_workflows", "tell_workflow", "change_workflow",
+    }
+)  # fmt: skip
 
 
 class CrashingStore:
@@ -75,7 +80,9 @@ async def survives(flows: Flows, act: Callable[[], Awaitable[T]]) -> T:
 async def lost_tasks_come_back(flows: Flows) -> None:
     """What happens when the leases of workers who died have ended."""
     store = flows.world.store
-    await flows.sql(b"UPDATE runs SET lease_expires_at = now() - interval '1 minute' WHERE state = 'RUNNING'")
+    await flows.sql(
+        b"UPDATE runs SET lease_expires_at = now() - interval '1 minute' WHERE state = 'RUNNING' AND kind = 1"
+    )
     members = await store.reap_pulled(host_id=flows.world.host_id, limit=1000)
     await flows.world.claim(*members)
 

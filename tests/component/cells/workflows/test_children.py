@@ -128,7 +128,7 @@ async def test_without_its_definition_a_child_fails_the_step(flows: Flows) -> No
     await flows.do("q")
     await flows.do("q")
     row = await flows.row("p-1")
-    assert (row.status, row.error) == ("COMPENSATED", "there is no definition child of that version")
+    assert (row.status, row.error) == ("COMPENSATED", "there is no definition child")
 
 
 COUNTER = text(

@@ -10,9 +10,10 @@ from typing import cast
 import msgspec
 import pytest
 
+from cells.domain.run import RunState
 from cells.domain.workflow.events import Event
-from cells.ports import Store
-from cells.pulling import PulledTask
+from cells.ports import Conflict, Store
+from cells.pulling import Poller, PulledTask
 from tests.component.cells.workflows.crashing import (
     CrashingStore,
     drive,
@@ -22,6 +23,8 @@ from tests.component.cells.workflows.crashing import (
     survives,
 )
 from tests.component.cells.workflows.harness import Flows
+from tests.component.cells.workflows.test_chains import STEPS, changed, to_step
+from tests.component.cells.workflows.test_job_runs import SHORT, Job
 
 
 @pytest.mark.parametrize("sold_out", [False, True], ids=["well", "undone"])
@@ -79,3 +82,78 @@ async def test_invented_workflows_survive_crashes_again_and_again(flows: Flows, 
     keys = {e.data["key"] for e in events if e.type == "ACTIVITY_SCHEDULED"}
     assert set(fates) <= keys
     assert (await flows.row("invented-1")).status in ("COMPLETED", "COMPENSATED")
+
+
+async def test_the_run_of_a_job_survives_a_crash_anywhere(flows: Flows) -> None:
+    """Begun once, ended once, whoever dies at which call."""
+    await flows.register(SHORT)
+
+    async def through(crashes: Callable[[int], str | None]) -> int:
+        # One job each: the store of before is left behind, with what is done.
+        flows.behind = None
+        await flows.sql(b"DELETE FROM runs")
+        await flows.sql(b"DELETE FROM workflows")
+        job = Job(flows)
+        await job.claimed()
+        store = CrashingStore(flows.world.store, crashes)
+        flows.behind = cast(Store, store)
+        await survives(flows, flows.runs_of_jobs)
+        events = await drive(flows, await job.workflow_id(), ["q"], lambda _: True)
+        scheduled_once(events)
+        await survives(flows, flows.runs_of_jobs)
+        run = await job.run()
+        assert (run.state, len(run.attempts)) == (RunState.SUCCEEDED, 1)
+        assert await flows.sql(b"SELECT count(*) FROM workflows") == [(1,)]
+        assert await flows.sql(b"SELECT * FROM job_workflows") == []
+        return store.calls
+
+    for at in range(await through(lambda _: None)):
+        for how in ("before", "behind"):
+            await through(lambda n, at=at, how=how: how if n == at else None)
+
+
+async def test_a_cancel_and_a_reset_survive_a_crash_anywhere(flows: Flows) -> None:
+    """What somebody asks for again, for he heard nothing, is done once."""
+    await flows.register(STEPS)
+
+    async def through(name: str, crashes: Callable[[int], str | None]) -> tuple[list[list[str]], int]:
+        store = CrashingStore(flows.world.store, crashes)
+        flows.behind = cast(Store, store)
+        await survives(flows, lambda: flows.start(name, "steps", given=name))
+        await survives(flows, flows.settle)
+        for task in await flows.world.store.poll([poller(flows)], host_id=flows.world.host_id):
+            for one in task:
+                await survives(flows, lambda t=one: flows.finish(t))
+        await survives(flows, flows.settle)
+        change = to_step(flows, "steps", "a")
+        row, _ = await survives(flows, lambda: changed(flows, change, name, (name, b"1")))
+        await survives(flows, flows.settle)
+        await survives(flows, lambda: cancelled(flows, name))
+        await survives(flows, flows.settle)
+        assert ((again := await flows.row(name)).run_id, again.status) == (row.run_id, "CANCELLED")
+        found = await flows.sql(
+            b"SELECT run_id FROM workflows WHERE workflow_id = %(id)s ORDER BY started_at", {"id": name}
+        )
+        told = []
+        for (run_id,) in found:
+            told.append([e.type for e in await flows.events(await flows.row(name, run_id))])
+        return told, store.calls
+
+    undisturbed, calls = await through("w-0", lambda _: None)
+    assert [types[-1] for types in undisturbed] == ["TERMINATED", "CANCELLED"]
+    for at in range(calls):
+        for how in ("before", "behind"):
+            told, _ = await through(f"w-{how}-{at}", lambda n, at=at, how=how: how if n == at else None)
+            assert told == undisturbed, (how, at)
+
+
+def poller(flows: Flows) -> Poller:
+    return Poller(tenant_id=flows.tenant, task_queue="q", worker_id="w-1", count=20)
+
+
+async def cancelled(flows: Flows, name: str) -> None:
+    """Ask it to stop, as somebody who asks until he is answered; it may have heard before."""
+    try:
+        await flows.tell("CANCEL", name)
+    except Conflict:
+        assert (await flows.row(name)).status in ("COMPENSATING", "CANCELLED")

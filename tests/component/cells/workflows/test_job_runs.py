@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import psycopg
 
 from cells.api.pulled import Outcome
 from cells.domain.ids import RunKey
 from cells.domain.job import TargetRef
 from cells.domain.run import RunState
-from cells.ports import RunRow
+from cells.job_workflows import JobEnd, JobStart
+from cells.ports import Completion, RunRow
+from cells.workflow_ports import NewExecution
+from cells.workflows.job_runs import completion_of, workflow_id
 from tests.component.cells.store.world import member_of, new_job, once, seconds_ago
 from tests.component.cells.workflows.harness import Flows
+from tests.component.cells.workflows.test_chains import LOOP
 
 SHORT = msgspec.json.encode(
     {
@@ -190,3 +195,82 @@ async def test_starting_and_ending_again_changes_nothing(flows: Flows) -> None:
     run = await job.run()
     assert (run.state, len(run.attempts)) == (RunState.SUCCEEDED, 1)
     assert await flows.sql(b"SELECT count(*) FROM workflows") == [(1,)]
+
+
+async def test_a_run_whose_completion_is_refused_is_completed_later(flows: Flows) -> None:
+    await flows.register(SHORT)
+    job = Job(flows)
+    await job.claimed()
+    await flows.runs_of_jobs()
+    await flows.do("q")
+
+    def sealed_meanwhile(end: JobEnd) -> Completion:
+        """Its tenant is sealed between the look and the completion."""
+        with psycopg.connect(flows.url, autocommit=True) as sql:
+            sql.execute(b"UPDATE tenants SET state = 'SEALED' WHERE tenant_id = %s", [end.tenant_id])
+        return completion_of(end)
+
+    await flows.store.end_job_workflows(sealed_meanwhile, limit=10, host_id=flows.world.host_id)
+    assert (await job.run()).state is RunState.RUNNING
+    assert await flows.sql(b"SELECT todo FROM job_workflows") == [("END",)]
+    await flows.sql(b"UPDATE tenants SET state = 'ACTIVE'")
+    await flows.runs_of_jobs()
+    assert (await job.run()).state is RunState.SUCCEEDED
+    assert await flows.sql(b"SELECT todo FROM job_workflows") == []
+
+
+async def test_cancelling_a_run_reaches_the_end_of_a_long_chain(flows: Flows) -> None:
+    await flows.register(LOOP)
+    job = Job(flows, definition="loop")
+    await job.claimed()
+    await flows.runs_of_jobs()
+    name = await job.workflow_id()
+    first = await flows.row(name)
+    await flows.do("q")
+    await flows.settle()
+    assert (await flows.row(name)).run_id != first.run_id
+    # The first one has left for the lake.
+    await flows.sql(b"DELETE FROM workflows WHERE run_id = %(run)s", {"run": first.run_id})
+    run = await job.run()
+    await flows.store.cancel_run(flows.fence, key=run.key, actor="key:test", host_id=flows.world.host_id)
+    await flows.settle()
+    assert (await flows.execution(name)).cancel_requested
+
+
+async def test_an_earlier_workflow_of_a_run_does_not_end_it(flows: Flows) -> None:
+    await flows.register(SHORT)
+    job = Job(flows)
+    await job.claimed()
+    await flows.runs_of_jobs()
+    name = await job.workflow_id()
+    first = await flows.row(name)
+    # The run was redriven: another workflow works for it.
+    await flows.sql(b"UPDATE job_workflows SET run_id = %(run)s", {"run": first.run_id.hex[:-4] + "0000"})
+    await flows.do("q")
+    assert (await flows.row(name)).status == "COMPLETED"
+    await flows.runs_of_jobs()
+    assert (await job.run()).state is RunState.RUNNING
+
+
+async def test_one_that_cannot_begin_keeps_no_other_up(flows: Flows) -> None:
+    await flows.register(SHORT)
+    jobs = [Job(flows) for _ in range(5)]
+    for job in jobs:
+        await job.claimed()
+    await flows.sql(b"UPDATE job_workflows SET at = at - interval '1 hour'")
+    bad = jobs[2].job.job_id
+
+    def begin(start: JobStart) -> NewExecution | str:
+        if start.key.parent_id == bad:
+            raise ZeroDivisionError("it cannot be read")
+        return flows.begin(start)
+
+    for _ in range(5):
+        await flows.store.start_job_workflows(workflow_id, begin, limit=100, host_id=flows.world.host_id)
+    begun = await flows.sql(b"SELECT parent_id, todo FROM job_workflows")
+    assert [parent for parent, todo in begun if todo == "START"] == [bad]
+    assert await flows.sql(b"SELECT count(*) FROM workflows") == [(4,)]
+    # What hindered it is mended.
+    await flows.sql(b"UPDATE job_workflows SET at = now() WHERE todo = 'START'")
+    await flows.runs_of_jobs()
+    assert await flows.sql(b"SELECT count(*) FROM workflows") == [(5,)]

@@ -12,6 +12,7 @@ from cells.lake.workflows import WorkflowArchive
 from cells.lake.writer import Place
 from tests.component.cells.store.world import now
 from tests.component.cells.workflows.harness import Flows
+from tests.component.cells.workflows.test_chains import LOOP
 
 KEPT = timedelta(days=30)
 
@@ -103,3 +104,70 @@ async def test_files_go_when_their_time_is_over(flows: Flows, tmp_path: Path) ->
     assert await lake.archive.expire((now() - KEPT).date()) == 1
     assert await lake.reader.get_workflow(flows.tenant, "old", None) is None
     assert list(lake.files.list("workflows/")) == []
+
+
+async def test_an_id_that_left_stays_used(flows: Flows, tmp_path: Path) -> None:
+    await flows.register()
+    lake = Lake(flows, tmp_path)
+    assert not await flows.store.workflow_has_left(flows.tenant, "old")
+    await ordered(flows, "old")
+    before = await flows.row("old")
+    await aged(flows, "old", 40)
+    assert await lake.move_out() == 1
+    assert await flows.store.workflow_has_left(flows.tenant, "old")
+    assert not await flows.store.workflow_has_left(flows.world.b.tenant_id, "old")
+    again, created = await flows.start("old", given={"order_id": 1})
+    assert (again.run_id, again.status, again.version, created) == (before.run_id, "COMPLETED", 7, False)
+    other, created = await flows.start("old", given={"order_id": 2})
+    assert created
+    await flows.settle()
+    task = await flows.do("payments")
+    assert task.claim.idempotency_key != "old:charge_card", "that key was used"
+    # An id's first execution of all leaves last of all: what is kept is the latest.
+    await flows.tell("TERMINATE", "old")
+    await flows.settle()
+    await aged(flows, "old", 35)
+    assert await lake.move_out() == 1
+    assert await flows.sql(b"SELECT run_id, status FROM workflow_ids_used") == [(other.run_id, "TERMINATED")]
+    await lake.archive.expire((now() - KEPT).date())
+    assert await flows.sql(b"SELECT count(*) FROM workflow_ids_used") == [(0,)]
+    _, created = await flows.start("old", given={"order_id": 1})
+    assert created
+
+
+async def test_a_chain_keeps_its_signals_as_long_as_it_goes_on(flows: Flows, tmp_path: Path) -> None:
+    lake = Lake(flows, tmp_path)
+    await flows.register(LOOP)
+    first, _ = await flows.start("w-1", "loop", given={"n": 1})
+    await flows.settle()
+    await flows.signal("w-1", "s-1", "other")
+    await flows.settle()
+    await flows.do("q")
+    await flows.sql(
+        b"UPDATE workflows SET closed_at = closed_at - interval '40 days' WHERE run_id = %(run)s",
+        {"run": first.run_id},
+    )
+    assert await lake.move_out() == 1
+    taken = await flows.signal("w-1", "s-1", "other")
+    assert taken is not None
+    assert taken.status == "duplicate"
+    await flows.tell("TERMINATE", "w-1")
+    await flows.settle()
+    await aged(flows, "w-1", 40)
+    assert await lake.move_out() == 1
+    assert await flows.sql(b"SELECT count(*) FROM workflow_signals") == [(0,)]
+
+
+async def test_files_that_a_crash_left_go(flows: Flows, tmp_path: Path) -> None:
+    await flows.register()
+    lake = Lake(flows, tmp_path)
+    await ordered(flows, "old")
+    await aged(flows, "old", 40)
+    await lake.move_out()
+    (kept,) = [file.name for file in lake.files.list("workflows/")]
+    stray = tmp_path / "stray"
+    stray.write_bytes(b"x")
+    lake.files.put(kept.rpartition("/")[0] + "/stray.parquet", stray)
+    assert await lake.archive.sweep(timedelta(days=1)) == 0, "somebody may be about to make it a part"
+    assert await lake.archive.sweep(timedelta(0)) == 1
+    assert [file.name for file in lake.files.list("workflows/")] == [kept]

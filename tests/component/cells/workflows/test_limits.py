@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,11 @@ import msgspec
 import pytest
 
 from cells.api.pulled import Outcome
-from cells.domain.workflow.events import EVENT_LIMIT
-from cells.ports import QuotaExceeded
+from cells.domain.workflow.events import EVENT_LIMIT, FULL_BYTES
+from cells.ports import Conflict, QuotaExceeded
 from cells.store.workflow_words import WAITING_LIMIT
 from cells.workflow_ports import SignalsWait, WorkflowFilter
+from tests.component.cells.store.world import now
 from tests.component.cells.workflows.harness import ALL, Flows
 
 WAITS = """
@@ -161,3 +163,76 @@ async def test_many_starts_at_once_are_judged_each_on_its_own(flows: Flows) -> N
     begun = results[2]
     assert not isinstance(begun, Exception)
     assert begun[0] == await flows.row("fresh"), "what is answered is what was written"
+
+
+async def test_signals_do_not_fill_a_history_past_its_bytes(flows: Flows) -> None:
+    await flows.register(WAITS)
+    await flows.start("full", "waits")
+    await flows.settle()
+    text = "x" * 250_000
+    for n in range(37):
+        taken = await flows.signal("full", f"s-{n}", "noise", text)
+        assert taken is not None
+        if n % 10 == 9:
+            await flows.settle()
+    with pytest.raises(Conflict, match="the history is full"):
+        await flows.signal("full", "one-more", "noise", text)
+    await flows.settle()
+    row = await flows.row("full")
+    assert (row.status, row.history_bytes < FULL_BYTES) == ("RUNNING", True)
+
+
+async def test_whatever_texts_hold_a_workflow_goes_on(flows: Flows) -> None:
+    await flows.register(WAITS)
+    await flows.start("odd", "waits")
+    await flows.settle()
+    await flows.signal("odd", "s-1", "noise", payload="a\0b")
+    await flows.settle()
+    taken = await flows.signal("odd", "s-2", "go")
+    assert taken is not None
+    assert taken.status == "accepted"
+    await flows.start("odder", "waits")
+    await flows.settle()
+    await flows.tell("TERMINATE", "odder", reason="a\0b")
+    await flows.settle()
+    assert (await flows.row("odder")).error == "a\ufffdb"
+
+
+async def test_an_execution_begins_by_the_clock_of_the_database(flows: Flows) -> None:
+    await flows.register(WAITS)
+    new = flows.new("ahead", "waits")
+    ((type_, at_ms, data),) = new.events
+    ahead = replace(new, events=[(type_, at_ms + 90_000, data)])
+    row, _ = await flows.store.start_workflow(flows.fence, ahead, host_id=flows.world.host_id)
+    assert abs((row.started_at - now()).total_seconds()) < 30
+    await flows.settle()
+    assert (await flows.told("ahead"))[-1] == "WAIT_STARTED wait"
+
+
+async def test_over_its_quota_a_tenant_can_still_stop(flows: Flows) -> None:
+    await flows.register(WAITS)
+    for name in ("one", "two"):
+        await flows.start(name, "waits", given=name)
+    await flows.settle()
+    await flows.tell("TERMINATE", "one", reason="it runs away")
+    await flows.signal("two", "s", "go")
+    stepped = await flows.store.step_workflows(
+        flows.planner, shards=ALL, but_not=[flows.tenant], limit=200, host_id=flows.world.host_id
+    )
+    assert [turn.taken.row.workflow_id for turn in stepped.turns] == ["one"]
+    assert (await flows.row("one")).status == "TERMINATED"
+
+
+async def test_the_quota_of_tenants_that_wait_is_looked_up(flows: Flows) -> None:
+    await flows.world.put_tenant(flows.fence, version=2, workflow_steps_per_second=7)
+    assert await flows.store.workflow_step_rates([flows.tenant, uuid.uuid4()]) == {flows.tenant: 7}
+
+
+async def test_words_for_nobody_go(flows: Flows) -> None:
+    await flows.register(WAITS)
+    await flows.start("gone", "waits")
+    await flows.settle()
+    await flows.signal("gone", "s", "go")
+    await flows.sql(b"DELETE FROM workflows")
+    await flows.settle()
+    assert await flows.sql(b"SELECT count(*) FROM workflow_inbox") == [(0,)]

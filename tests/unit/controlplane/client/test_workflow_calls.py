@@ -60,7 +60,8 @@ def test_only_what_settles_a_state_is_repeated() -> None:
     assert workflow_calls.start_workflow("o", "d").safe
     assert workflow_calls.signal_workflow("o", "s").safe
     assert definition_calls.put_definition("o", 1, "").safe
-    assert not workflow_calls.reset_workflow("o", "s").safe
+    assert workflow_calls.reset_workflow("o", "s", idempotency_key="k").safe
+    assert not workflow_calls.migrate_workflow("o", 2).safe
     assert not workflow_calls.terminate_workflow("o").safe
 
 

@@ -134,13 +134,13 @@ def test_an_expression_that_costs_too_much_is_not_run(source: str, given: Any) -
 
 
 def test_what_people_write_is_not_too_much() -> None:
-    items = [{"sku": f"sku-{n}", "pieces": n, "price": 1.5, "tags": ["a", "b"]} for n in range(1000)]
+    items = [{"sku": f"sku-{n}", "pieces": n, "price": 1.5, "tags": ["a", "b"]} for n in range(500)]
     values = {"input": {"items": items, "order_id": 7, "note": "n" * 100_000}}
     made = Expression("input.items.map(i, {'sku': i.sku, 'n': i.pieces, 'of': input.order_id})").evaluate(
         values
     )
-    assert made[999] == {"sku": "sku-999", "n": 999, "of": 7}
-    assert Expression("input.items.exists(i, i.pieces > 998 && input.order_id == 7)").evaluate(values) is True
+    assert made[499] == {"sku": "sku-499", "n": 499, "of": 7}
+    assert Expression("input.items.exists(i, i.pieces > 498 && input.order_id == 7)").evaluate(values) is True
     assert len(Expression("input.items.filter(i, i.pieces < 10)").evaluate(values)) == 10
     assert Template({"all": "${input}"}).render(values)["all"]["order_id"] == 7
 
