@@ -68,3 +68,8 @@ def delay_low(*, tenant_id: uuid.UUID, delayed: bool, actor: Actor, reason: str)
     import_string(settings.BILLING_DELAY_LOW)(
         tenant_id=tenant_id, delayed=delayed, actor=actor, reason=reason
     )
+
+
+def cell_regions() -> Mapping[str, str]:
+    """The region of each cell, by its name."""
+    return dict(import_string(settings.BILLING_CELL_REGIONS)())

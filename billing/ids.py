@@ -12,8 +12,13 @@ BOOK = "pbk"
 CONTRACT = "ctr"
 INVOICE = "ivc"
 CREDIT_NOTE = "crn"
+EXPORT = "exp"
+#: Who pays, as FOCUS has it: one for each tenant, with its uuid.
+ACCOUNT = "acct"
 
-__all__ = ["BOOK", "CONTRACT", "CREDIT_NOTE", "INVOICE", "TENANT", "decode", "encode", "new_id"]
+__all__ = [
+    "ACCOUNT", "BOOK", "CONTRACT", "CREDIT_NOTE", "EXPORT", "INVOICE", "TENANT", "decode", "encode", "new_id",
+]  # fmt: skip
 
 
 def new_id() -> uuid.UUID:

@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from billing.budgets.models import Budget, BudgetAlert, LowDelay
+from billing.exports.models import Export, ExportSchedule
 from billing.invoices.models import CreditNote, Invoice, InvoiceLine, NumberSeries, SentMail
 from billing.pricing.models import BillingAccount, ChargeBook, Contract
 from billing.stripe.models import (
@@ -194,6 +195,8 @@ __all__ = [
     "DirtyDay",
     "DriftCheck",
     "DriftFinding",
+    "Export",
+    "ExportSchedule",
     "Invoice",
     "InvoiceLine",
     "LowDelay",

@@ -121,6 +121,21 @@ app.conf.update(
             "schedule": 21_600.0,
             "options": {"expires": 21_600},
         },
+        "write exports": {
+            "task": "billing.exports.tasks.run_exports",
+            "schedule": 10.0,
+            "options": {"expires": 10},
+        },
+        "ask for scheduled exports": {
+            "task": "billing.exports.tasks.schedule_exports",
+            "schedule": 600.0,
+            "options": {"expires": 600},
+        },
+        "remove expired exports": {
+            "task": "billing.exports.tasks.expire_exports",
+            "schedule": 3600.0,
+            "options": {"expires": 3600},
+        },
     },
 )
 app.autodiscover_tasks(
@@ -132,6 +147,7 @@ app.autodiscover_tasks(
         "controlplane.tenants",
         "billing",
         "billing.budgets",
+        "billing.exports",
         "billing.invoices",
         "billing.stripe",
     ]

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from psycopg.conninfo import conninfo_to_dict
 
+from cells.lake_url import check_url
+
 #: Where mails may go; see `controlplane.mail`.
 MAIL_SCHEMES = ("smtp", "smtps", "smtp+tls", "file")
 
@@ -39,6 +41,10 @@ class Configuration:
     stripe_webhook_secret: str
     stripe_url: str  # instead of Stripe's own addresses; empty: those
     owners_may_move: bool = False  # tenants' owners may start and give up moves of their tenant
+    exports: str = ""  # file:///folder or s3://bucket/prefix; empty: nothing can be exported
+    exports_endpoint: str = ""  # an S3 that is not Amazon's
+    lake: str = ""  # where the cells' history is, for reports; empty: there are none
+    lake_endpoint: str = ""
 
 
 def _hex_key(name: str, text: str) -> bytes:
@@ -49,6 +55,13 @@ def _hex_key(name: str, text: str) -> bytes:
     if len(key) < 32:
         raise ConfigurationError(f"{name} must have at least 32 bytes (64 hexadecimal digits)")
     return key
+
+
+def _place(name: str, url: str) -> str:
+    try:
+        return check_url(url) if url else ""
+    except ValueError as e:
+        raise ConfigurationError(f"{name} must be {e}") from e
 
 
 def _email_url(url: str, *, debug: bool) -> str:
@@ -102,6 +115,10 @@ def read_configuration(environ: Mapping[str, str] | None = None) -> Configuratio
         stripe_webhook_secret=env.get("CONTROL_STRIPE_WEBHOOK_SECRET", ""),
         stripe_url=env.get("CONTROL_STRIPE_URL", "").rstrip("/"),
         owners_may_move=env.get("CONTROL_OWNERS_MAY_MOVE", "0") == "1",
+        exports=_place("CONTROL_EXPORTS", env.get("CONTROL_EXPORTS", "")),
+        exports_endpoint=env.get("CONTROL_EXPORTS_ENDPOINT", "").rstrip("/"),
+        lake=_place("CONTROL_LAKE", env.get("CONTROL_LAKE", "")),
+        lake_endpoint=env.get("CONTROL_LAKE_ENDPOINT", "").rstrip("/"),
     )
 
 

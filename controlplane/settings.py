@@ -240,6 +240,7 @@ BILLING_TENURES = "controlplane.topology.tenures.tenures_of"
 BILLING_OWNERS = "controlplane.topology.tenures.owners_of"
 BILLING_CELLS = "controlplane.topology.witness.CellWitness"
 BILLING_RESIDENTS = "controlplane.topology.tenures.residents_of"
+BILLING_CELL_REGIONS = "controlplane.topology.tenures.regions_of_cells"
 BILLING_AUDIT = "controlplane.events.recording.record"
 BILLING_WANT = "controlplane.events.recording.want"
 BILLING_PEOPLE = "controlplane.tenants.billed.people_of"
@@ -254,6 +255,21 @@ BILLING_STRIPE = {
     "key": CONFIGURATION.stripe_key,
     "webhook_secret": CONFIGURATION.stripe_webhook_secret,
     "url": CONFIGURATION.stripe_url,
+}
+BILLING_EXPORTS = {
+    "url": CONFIGURATION.exports,
+    "endpoint": CONFIGURATION.exports_endpoint,
+    "kept_days": 30,
+    "lease_seconds": 60,  # a worker that is silent for longer is taken for dead
+    "rows_per_file": 250_000,
+}
+#: The cells' history: a copy of what `CELL_LAKE` and `CELL_LAKE_ENDPOINT` say there.
+BILLING_LAKE = {
+    "url": CONFIGURATION.lake,
+    "endpoint": CONFIGURATION.lake_endpoint,
+    "seconds": 20,  # a report that takes longer is given up
+    "memory": "512MB",
+    "most_bytes": 4 * 1024**3,  # of files that one report may read
 }
 
 # --- operators' pages ----------------------------------------------------------------------

@@ -165,7 +165,10 @@ class Environments:
     def control(self) -> dict[str, str]:
         """Of Django, Celery and `manage.py`."""
         return {
-            "CONTROL_EMAIL_URL": f"file://{self._home.folder / 'mail'}",  # the caller's own goes first
+            # The caller's own go first.
+            "CONTROL_EMAIL_URL": f"file://{self._home.folder / 'mail'}",
+            "CONTROL_EXPORTS": (self._home.folder / "exports").as_uri(),
+            "CONTROL_LAKE": (self._home.folder / "lake").as_uri(),
             **self._base,
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",
             "CONTROL_DATABASE_URL": self._stores.control,

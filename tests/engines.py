@@ -68,6 +68,8 @@ class TestEngines:
             "CONTROL_CONSOLE_URL": "http://127.0.0.1:1",
             "CONTROL_DEBUG": "0",
             "CONTROL_EMAIL_URL": f"file://{self._folder / 'mail'}",
+            "CONTROL_EXPORTS": f"file://{self._folder / 'exports'}",
+            "CONTROL_LAKE": f"file://{self._folder / 'lake'}",
             "CONTROL_ALLOWED_HOSTS": "testserver,127.0.0.1,localhost",
         }
 

@@ -85,6 +85,7 @@ _MANAGEMENT = frozenset(
         "budget",
         "billing-account",
         "exports",
+        "export-schedules",
         "admin",
     }
 )

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from billing.watermarks import Owner
-from controlplane.topology.models import Tenure
+from controlplane.topology.models import Cell, Tenure
 
 
 def tenures_of(
@@ -33,3 +33,8 @@ def residents_of(since: datetime, until: datetime) -> list[uuid.UUID]:
     """Every tenant that lived anywhere in [since, until)."""
     stays = Tenure.objects.filter(since__lt=until).exclude(until__lte=since)
     return list(stays.order_by("tenant_id").values_list("tenant_id", flat=True).distinct())
+
+
+def regions_of_cells() -> dict[str, str]:
+    """The region of each cell, by its name."""
+    return dict(Cell.objects.values_list("name", "region_id"))

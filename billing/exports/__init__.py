@@ -1,0 +1,1 @@
+"""Usage, invoice lines and FOCUS data as files, and reports over the history lake."""
