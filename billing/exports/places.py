@@ -18,9 +18,9 @@ __all__ = [
     "Retryable",
     "check_url",
     "folder_of",
+    "open_files",
     "open_place",
     "sweep",
-    "open_files",
     "usual_place",
 ]
 

@@ -7,9 +7,9 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import httpx
 
@@ -109,6 +109,35 @@ class Transport(_Transport):
             raise _away(error, self.settings.api_url) from error
         return outcome(call, _answer(response), datetime.now(UTC))
 
+    def fetch(self, call: Call[Any], to: BinaryIO, told: Callable[[int], None]) -> None:
+        """Writes the answer's body into a file as it arrives, telling how many bytes each time; begins
+        anew after a failure that may be repeated (and takes back what it told). Raises as `send` does."""
+        started, attempt = time.monotonic(), 0
+        while True:
+            attempt += 1
+            try:
+                return self._fetch_once(call, to, told)
+            except (ApiError, TransportError) as error:
+                pause = self._pause(call, error, attempt, started)
+                if pause is None:
+                    raise
+            told(-to.tell())
+            to.seek(0)
+            to.truncate()
+            time.sleep(pause)
+
+    def _fetch_once(self, call: Call[Any], to: BinaryIO, told: Callable[[int], None]) -> None:
+        try:
+            with self._http.stream(**self._arguments(call)) as response:
+                if response.status_code >= 300:
+                    response.read()
+                    outcome(call, _answer(response), datetime.now(UTC))
+                for chunk in response.iter_bytes():
+                    to.write(chunk)
+                    told(len(chunk))
+        except httpx.TransportError as error:
+            raise _away(error, self.settings.api_url) from error
+
     def close(self) -> None:
         """Give the connections back."""
         if self._owned:
@@ -151,6 +180,35 @@ class AsyncTransport(_Transport):
         except httpx.TransportError as error:
             raise _away(error, self.settings.api_url) from error
         return outcome(call, _answer(response), datetime.now(UTC))
+
+    async def fetch(self, call: Call[Any], to: BinaryIO, told: Callable[[int], None]) -> None:
+        """Writes the answer's body into a file as it arrives, telling how many bytes each time; begins
+        anew after a failure that may be repeated (and takes back what it told). Raises as `send` does."""
+        started, attempt = time.monotonic(), 0
+        while True:
+            attempt += 1
+            try:
+                return await self._fetch_once(call, to, told)
+            except (ApiError, TransportError) as error:
+                pause = self._pause(call, error, attempt, started)
+                if pause is None:
+                    raise
+            told(-to.tell())
+            to.seek(0)
+            to.truncate()
+            await asyncio.sleep(pause)
+
+    async def _fetch_once(self, call: Call[Any], to: BinaryIO, told: Callable[[int], None]) -> None:
+        try:
+            async with self._http.stream(**self._arguments(call)) as response:
+                if response.status_code >= 300:
+                    await response.aread()
+                    outcome(call, _answer(response), datetime.now(UTC))
+                async for chunk in response.aiter_bytes():
+                    to.write(chunk)
+                    told(len(chunk))
+        except httpx.TransportError as error:
+            raise _away(error, self.settings.api_url) from error
 
     async def close(self) -> None:
         """Give the connections back."""

@@ -12,6 +12,7 @@ from controlplane.client.cli import (
     bulk,
     calendars,
     definitions,
+    exports,
     importing,
     jobs,
     making,
@@ -51,6 +52,7 @@ app.add_typer(workflows.app, name="workflows")
 app.add_typer(definitions.app, name="definitions")
 app.add_typer(targets.app, name="targets")
 app.add_typer(queues.app, name="queues")
+app.add_typer(exports.app, name="exports")
 app.add_typer(people.keys, name="keys")
 app.add_typer(people.members, name="members")
 app.add_typer(moves.app, name="moves")
