@@ -50,7 +50,7 @@ def _age(since: datetime | None) -> float:
 
 def metrics(request: HttpRequest) -> HttpResponse:
     """What is recorded, read when asked: the same whichever process answers."""
-    from billing.models import DirtyDay, DriftFinding, MeterConflict
+    from billing.models import DirtyDay, DriftFinding, Export, MeterConflict
 
     registry = CollectorRegistry()
 
@@ -72,4 +72,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
     gauge("billing_open_meter_conflicts", "Meter records refused and not settled.", open_conflicts.count())
     drift = DriftFinding.objects.filter(settled_at=None).count()
     gauge("billing_open_drift_findings", "Days of tenants where ledger and cell differ, not settled.", drift)
+    waiting = Export.objects.filter(state__in=["REQUESTED", "RUNNING"])
+    oldest = waiting.aggregate(oldest=Min("created_at"))["oldest"]
+    gauge("billing_exports_waiting", "Exports that are asked for and not written.", waiting.count())
+    gauge("billing_exports_oldest_seconds", "Age of the oldest of them.", _age(oldest))
+    failed = Export.objects.filter(state="FAILED", cleaned_at=None).count()
+    gauge("billing_exports_failed", "Exports given up within the last hour or so.", failed)
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

@@ -127,11 +127,26 @@ def _billed(stack: Stack, tenant: Tenant) -> dict[str, str]:
     credited = {"reason": "wrong", "lines": [{"n": 1, "amount": "1"}]}
     note = operator.call("POST", f"/v1/admin/invoices/{invoice}:credit", credited)
     return {
+        **_exported(tenant.api),
         "invoice_id": invoice,
         "n": "1",
         "credit_note_id": note["credit_note_id"],
         "contract_id": contract["contract_id"],
         "price_book_id": operator.get("/v1/admin/price-books")["items"][0]["price_book_id"],
+    }
+
+
+def _exported(api: Api) -> dict[str, str]:
+    """An export that is done with one of its files, a scheduled one, and the name of a report."""
+    days = {"from": "2026-01-01", "to": "2026-01-31"}
+    export = api.call("POST", "/v1/exports", {"dataset": "INVOICE_LINES", **days})["export_id"]
+    eventually_sync(lambda: api.get(f"/v1/exports/{export}")["state"] == "DONE", timeout=60)
+    api.call("PUT", "/v1/export-schedules/INVOICE_LINES", {"cadence": "MONTHLY"})
+    return {
+        "export_id": export,
+        "file_name": api.get(f"/v1/exports/{export}")["files"][0]["name"],
+        "dataset": "INVOICE_LINES",
+        "report": "failed-runs",
     }
 
 

@@ -21,7 +21,9 @@ from tests.stack import Stack
 CLOSED = (401, 403, 404)
 OPERATORS = "/v1/admin/"
 #: Path parameters that are names within a tenant: the same name of two tenants is two things.
-NAMES = frozenset({"key", "queue", "calendar_id", "workflow_id", "definition", "version", "signal", "n"})
+NAMES = frozenset({"key", "queue", "calendar_id", "workflow_id", "definition", "version", "signal", "n"}) | {
+    *("dataset", "file_name", "report"),
+}
 #: Queries by which a list is asked for somebody else's things, by parameter.
 ASKED_FOR = {
     "target": "target_id",
@@ -266,6 +268,8 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "forecast_schedule": {"occurrences": 1},
         "start_own_move": {"dry_run": True},
         "abort_own_move": {},
+        "create_export": {"dataset": "USAGE", "from": "2026-01-01", "to": "2026-01-31"},
+        "set_export_schedule": {"cadence": "MONTHLY"},
         # Operators' own; no tenant's key opens them.
         "create_price_book": {
             "name": "intruder", "currency": "USD", "effective_from": "2099-01-01", "prices": [],
@@ -283,6 +287,10 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "void_invoice": {},
         "give_up_invoice": {},
         "credit_invoice": {"reason": "intruder"},
+        "create_operator_export": {
+            "dataset": "USAGE", "from": "2026-01-01", "to": "2026-01-31", "tenant_id": things["tenant"],
+        },
+        "set_operator_export_schedule": {"cadence": "DAILY"},
         "create_operator_key": {"name": "intruder", "scopes": ["operator"]},
         "rotate_operator_key": {"grace_seconds": 0},
         "revoke_operator_key": {},

@@ -60,6 +60,18 @@ class SignedClient:
         headers: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Answer:
+        response = self._send(method, target, body, headers, content_type)
+        return Answer(response)
+
+    def download(self, target: str) -> bytes:
+        """What is streamed, whatever it is."""
+        response = self._send("GET", target, None, None, "application/json")
+        assert response.status_code == 200, response
+        return b"".join(response.streaming_content)
+
+    def _send(
+        self, method: str, target: str, body: Any, headers: Mapping[str, str] | None, content_type: str
+    ) -> Any:
         if body is None:
             raw = b""
         else:
@@ -73,10 +85,9 @@ class SignedClient:
             caller=self.caller,
             body_sha256=body_hash(raw) if self._sign_body else UNSIGNED_BODY,
         )
-        response = self._client.generic(
+        return self._client.generic(
             method, target, raw, content_type=content_type, headers={**signed, **(headers or {})}
         )
-        return Answer(response)
 
     def get(self, target: str, **more: Any) -> Answer:
         return self.call("GET", target, **more)

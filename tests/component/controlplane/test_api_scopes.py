@@ -15,6 +15,8 @@ import pytest
 from drf_spectacular.generators import SchemaGenerator
 
 from billing.budgets.watching import set_budget
+from billing.exports.machine import Dataset, Format
+from billing.exports.requesting import request_export
 from billing.invoices.drafting import open_draft
 from billing.invoices.settling import credit, finalize
 from billing.pricing.books import create_book
@@ -83,7 +85,13 @@ def _billed(tenant: Tenant) -> dict[str, str]:
     book = create_book(
         name="euros", currency="EUR", effective_from=date(2099, 1, 1), prices=[], today=month, **by
     )
+    export = request_export(
+        tenant_id=tenant.id, about_tenant_id=tenant.id, dataset=Dataset.USAGE, file_format=Format.CSV,
+        since=month, until=date(2026, 2, 1), today=date(2026, 2, 2), **by,
+    )  # fmt: skip
     return {
+        "export_id": export.public_id, "file_name": "manifest.json", "dataset": "USAGE",
+        "report": "failed-runs",
         "invoice_id": invoice.public_id, "n": "1", "credit_note_id": note.public_id,
         "contract_id": contract.public_id, "price_book_id": book.public_id,
     }  # fmt: skip
@@ -91,6 +99,7 @@ def _billed(tenant: Tenant) -> dict[str, str]:
 
 PRICE = {"metric": "job_runs", "model": "unit", "amount": "1"}
 NEW_KEY = {"name": "n", "scopes": ["jobs:read"]}
+NEW_EXPORT = {"dataset": "USAGE", "from": "2026-01-01", "to": "2026-01-31"}
 NEW_CELL = {"name": "c-9", "region": "here", "url": "http://c:1", "key_hex": "00" * 32}
 
 #: (method, path template, the scope it needs, a body that would work)
@@ -188,6 +197,21 @@ ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("POST", "/v1/admin/invoices/{invoice_id}:give-up", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/invoices/{invoice_id}:credit", Scope.OPERATOR, {"reason": "wrong"}),
     ("GET", "/v1/admin/stripe-differences", Scope.OPERATOR, None),
+    ("GET", "/v1/exports", Scope.USAGE_READ, None),
+    ("POST", "/v1/exports", Scope.USAGE_READ, NEW_EXPORT),
+    ("GET", "/v1/exports/{export_id}", Scope.USAGE_READ, None),
+    ("GET", "/v1/exports/{export_id}/files/{file_name}", Scope.USAGE_READ, None),
+    ("GET", "/v1/export-schedules", Scope.USAGE_READ, None),
+    ("PUT", "/v1/export-schedules/{dataset}", Scope.ADMIN, {"cadence": "DAILY"}),
+    ("DELETE", "/v1/export-schedules/{dataset}", Scope.ADMIN, None),
+    ("GET", "/v1/admin/exports", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/exports", Scope.OPERATOR, NEW_EXPORT),
+    ("GET", "/v1/admin/exports/{export_id}", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/exports/{export_id}/files/{file_name}", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/export-schedules", Scope.OPERATOR, None),
+    ("PUT", "/v1/admin/export-schedules/{dataset}", Scope.OPERATOR, {"cadence": "DAILY"}),
+    ("DELETE", "/v1/admin/export-schedules/{dataset}", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/reports/{report}", Scope.OPERATOR, None),
 ]
 
 
@@ -237,8 +261,11 @@ def test_every_scope_but_the_right_one_is_refused(world: World) -> None:
 
 
 def test_other_tenants_things_do_not_exist(world: World) -> None:
-    about_one = [e for e in ENDPOINTS if "{" in e[1] and "/admin/" not in e[1]]
-    assert len(about_one) == 12
+    # A data set is nobody's: everybody may have it exported regularly.
+    about_one = [
+        e for e in ENDPOINTS if "{" in e[1] and "/admin/" not in e[1] and not e[1].endswith("{dataset}")
+    ]
+    assert len(about_one) == 14
     before = contents()
     for method, template, scope, body in about_one:
         answer = tenant_admin(world.ours, scope).call(method, _path(template, world), body)
