@@ -285,7 +285,7 @@ def total_of(rows: Iterable[Row]) -> dict[str | None, Decimal]:
     """BilledCost by InvoiceId."""
     found: dict[str | None, Decimal] = {}
     for row in rows:
-        found[row["InvoiceId"]] = found.get(row["InvoiceId"], Decimal(0)) + row["BilledCost"]
+        found[row["InvoiceId"]] = EXACT.add(found.get(row["InvoiceId"], Decimal(0)), row["BilledCost"])
     return found
 
 

@@ -74,7 +74,7 @@ def faults(rows: Iterable[Mapping[str, Any]], payable: Mapping[str, Decimal]) ->
         if broken:
             continue
         if row.get("InvoiceId") is not None:
-            billed[row["InvoiceId"]] += row["BilledCost"]
+            billed[row["InvoiceId"]] = EXACT.add(billed[row["InvoiceId"]], row["BilledCost"])
         if row.get("SkuPriceId") is not None:
             parent = parents.setdefault(row["SkuPriceId"], row["SkuId"])
             if parent != row["SkuId"]:
@@ -145,8 +145,8 @@ def _value(column: Column, value: Any) -> Iterator[str]:
             if not isinstance(value, str) or not isinstance(json.loads(value), dict):
                 yield f"{name} is no JSON object"
         case _:
-            if not isinstance(value, str) or not value or value != value.strip():
-                yield f"{name}: {value!r} is empty or has spaces at its ends"
+            if not isinstance(value, str) or not value.strip():
+                yield f"{name}: {value!r} is empty"
             elif name in ALLOWED and value not in ALLOWED[name]:
                 yield f"{name}: {value} is not allowed"
     if name == "BillingCurrency" and not _CURRENCY.fullmatch(str(value)):

@@ -13,6 +13,7 @@ from cells.lake_url import check_url
 from cells.ports import Retryable
 
 __all__ = [
+    "SCRATCH",
     "LakeFiles",
     "Missing",
     "Retryable",
@@ -23,6 +24,9 @@ __all__ = [
     "sweep",
     "usual_place",
 ]
+
+#: How scratch folders of exports begin.
+SCRATCH = "clockhouse-export-"
 
 
 def usual_place() -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import tempfile
 import uuid
 from datetime import date, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 import structlog
 from django.db import IntegrityError, connection, transaction
@@ -12,7 +16,7 @@ from django.db.models import F
 
 from billing.exports.machine import Cadence, Dataset, ExportState, Format
 from billing.exports.models import Export, ExportSchedule
-from billing.exports.places import Retryable, check_url, folder_of, open_place, sweep, usual_place
+from billing.exports.places import SCRATCH, Retryable, check_url, folder_of, open_place, sweep, usual_place
 from billing.hooks import BILLING, Actor, audit
 from billing.months import DAY, month_of, next_month
 from billing.refusals import Conflicting, NotFound, VersionMismatch, refuse_faults
@@ -22,6 +26,8 @@ _SQL = named_sql("exports")
 _LOG = structlog.get_logger(__name__)
 #: Days an export may span; exports of one owner that may wait at once.
 MOST_DAYS, MOST_WAITING = 400, 20
+#: Seconds that nothing was written to a scratch folder that is nobody's any more.
+_SCRATCH_KEPT = 86_400
 #: What comes in whole months: an invoice is of one.
 OF_MONTHS = frozenset({Dataset.FOCUS, Dataset.INVOICE_LINES})
 
@@ -238,7 +244,9 @@ def _closed(schedule: ExportSchedule, month: date, now: datetime) -> bool:
 
 # --- the end -----------------------------------------------------------------------------
 def expire(now: datetime) -> int:
-    """Ends exports that were kept long enough, and removes what they left; how many folders are clean."""
+    """Ends exports that were kept long enough, and removes what they left, here and at their places; how
+    many folders are clean."""
+    _forget_scratch(now)
     with connection.cursor() as cursor:
         cursor.execute(_SQL["expire"], {"now": now})
         cursor.execute(_SQL["to_clean"], {"limit": 500})
@@ -254,3 +262,11 @@ def expire(now: datetime) -> int:
             cursor.execute(_SQL["cleaned"], {"id": export.id})
             cleaned += cursor.rowcount
     return cleaned
+
+
+def _forget_scratch(now: datetime) -> None:
+    """Scratch folders whose process was killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with contextlib.suppress(FileNotFoundError):  # its process ended just now
+            if now.timestamp() - folder.stat().st_mtime > _SCRATCH_KEPT:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,8 @@
 """Writes an export under a lease.
 
 A crash anywhere leaves no half file under its final name: files are written in a scratch folder, put whole,
-and named after their content; the manifest comes last, and what nobody names is swept away. Whoever is
-overtaken finds that out at the next page, and what it put until then is in nobody's manifest.
+and named after their content; the manifest comes last, and what it does not name is swept away behind it.
+Whoever is overtaken finds that out at the next page, and what it put until then is in nobody's manifest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from billing.exports.columns import Column, schema_of
 from billing.exports.focus import PRODUCT, VERSION
 from billing.exports.machine import Dataset, Format
 from billing.exports.models import Export
-from billing.exports.places import LakeFiles, folder_of, open_place, sweep
+from billing.exports.places import SCRATCH, LakeFiles, Retryable, folder_of, open_place, sweep
 from billing.exports.writing import Part, PartWriter, part_of
 from billing.ids import TENANT, encode
 from billing.refusals import Refused
@@ -138,13 +138,17 @@ def _write(held: Held) -> None:
     )  # fmt: skip
     place, folder = open_place(export.place), folder_of(export)
     held.tell(0, expected=reading.expected(wanted), now=True)
-    with tempfile.TemporaryDirectory(prefix="clockhouse-export-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         output = _Output(held, place, folder, Path(scratch), reading.COLUMNS[dataset])
         for row in reading.rows_of(wanted):
             output.add(row)
         output.close()
-        sweep(place, folder, kept=frozenset(file["name"] for file in output.files))
         held.finish(output.files, output.rows)
+    try:
+        # Only now: until it was done, what is not ours might have been of whoever overtook us.
+        sweep(place, folder, kept=frozenset(file["name"] for file in output.files))
+    except Retryable as away:
+        _LOG.warning("files of other tries stay until it expires", export=str(export), error=str(away))
 
 
 class _Output:

@@ -81,8 +81,8 @@ def cut(slices: Sequence[Slice], parts: Sequence[tuple[int, int, int, Decimal]])
                 Piece(
                     slice=piece,
                     consumed=taken,
-                    priced=reached - before_priced,
-                    billed=billed - before_billed,
+                    priced=EXACT.subtract(reached, before_priced),
+                    billed=EXACT.subtract(billed, before_billed),
                 )
             )
             before_priced, before_billed = reached, billed

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import uuid
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -298,6 +299,18 @@ def test_expired_exports_are_removed(tenant: Any, folder: Path) -> None:
     assert not (folder / folder_of(old)).exists()
     assert files_of(folder, kept).keys() == {file["name"] for file in kept.files}
     assert expire(now) == 0
+
+
+def test_scratch_folders_of_the_killed_are_forgotten(
+    control: None, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("clockhouse-export-old", "clockhouse-export-new", "another-old"):
+        (tmp_path / name).mkdir()
+        if name.endswith("old"):
+            os.utime(tmp_path / name, (0, 0))
+    expire(datetime.now(UTC))
+    assert {path.name for path in tmp_path.iterdir()} == {"clockhouse-export-new", "another-old"}
 
 
 def test_the_database_refuses_states_that_are_none(tenant: Any, folder: Path) -> None:

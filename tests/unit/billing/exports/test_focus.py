@@ -216,7 +216,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"SubAccountType": None}, "SubAccountId and SubAccountType"),
     ({"ServiceCategory": "Scheduling"}, "Scheduling is not allowed"),
     ({"ServiceCategory": "Compute"}, "ServiceSubcategory is of another"),
-    ({"InvoiceId": "CH-2"}, "invoice CH-2: BilledCost adds up to 6, payable is None"),
+    ({"InvoiceId": "CH-2"}, "invoice CH-2: BilledCost adds up to 6.00, payable is None"),
     ({"cost_center": "x"}, "not in PascalCase"),
     ({"CostCenter": "x"}, "does not begin with x_"),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -68,8 +69,8 @@ def test_pieces_add_up(quantities: list[int], data: st.DataObject) -> None:
     found = list(cut(slices, parts))
     for (consumed, priced, per, amount), pieces in zip(parts, found, strict=True):
         assert sum(p.consumed for p in pieces) == consumed
-        assert sum((p.billed for p in pieces), Decimal(0)) == amount
-        assert abs(sum((p.priced for p in pieces), Decimal(0)) * per - priced) <= Decimal(per).scaleb(-10)
+        assert sum(Fraction(p.billed) for p in pieces) == Fraction(amount)
+        assert abs(sum(Fraction(p.priced) for p in pieces) - Fraction(priced, per)) <= Fraction(1, 10**10)
         assert all(p.priced >= 0 and p.consumed > 0 for p in pieces)
     by_hour = [sum(p.consumed for pieces in found for p in pieces if p.slice == s) for s in slices]
     assert by_hour == quantities
