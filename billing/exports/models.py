@@ -51,7 +51,8 @@ class Export(models.Model):
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(until__gt=F("since")), name="export_of_days"),
             models.CheckConstraint(
-                condition=Q(tenant_id=None) | Q(about_tenant_id=F("tenant_id")),
+                condition=Q(tenant_id=None)
+                | Q(about_tenant_id__isnull=False, about_tenant_id=F("tenant_id")),
                 name="export_of_own_data",
             ),
             models.CheckConstraint(

@@ -54,6 +54,7 @@ _MANAGEMENT_TAGS = {
     "billing-account": ("Usage and cost", "What was used, and what it costs."),
     "schedules": ("Usage and cost", "What was used, and what it costs."),
     "exports": ("Usage and cost", "What was used, and what it costs."),
+    "export-schedules": ("Usage and cost", "What was used, and what it costs."),
     "admin": ("Operators", "For those who run Clockhouse; needs an operator's key."),
 }
 

@@ -69,7 +69,8 @@ def _rows(
         values |= {  # type: ignore[arg-type]
             "tenant_id": str(tenant_id), "parent_id": str(parent), "scheduled_for": start, "ordinal": 0,
             "kind": 0, "state": state, "priority": 1, "version": 1, "epoch": 1, "series": series,
-            "attempt": 2, "due_at": start, "finished_at": start + timedelta(seconds=1 + series), "attempts": "[1]",
+            "attempt": 2, "due_at": start, "finished_at": start + timedelta(seconds=1 + series),
+            "attempts": "[1]",
             "cancel_requested": False, "skipped": 0, "at_most_once": False,
         }  # fmt: skip
         found.append(tuple(values[name] for name in COLUMNS))

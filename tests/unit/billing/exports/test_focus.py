@@ -66,7 +66,7 @@ def test_any_month_keeps_every_rule(made: Month) -> None:
     assert sum(row["ConsumedQuantity"] for row in usage) == charged
 
 
-@given(months())
+@given(made=months())
 @settings(
     max_examples=25, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

@@ -21,7 +21,7 @@ MAY = {
 
 
 @pytest.mark.parametrize(
-    ("name", "state"), itertools.product([t.name for t in TRANSITIONS], [None, *ExportState])
+    ("name", "state"), list(itertools.product([t.name for t in TRANSITIONS], [None, *ExportState]))
 )
 def test_every_pair(name: str, state: ExportState | None) -> None:
     assert allowed(name, state) == ((name, state) in MAY)
