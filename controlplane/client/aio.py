@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -21,7 +19,6 @@ from controlplane.client import (
     calendar_calls,
     calls,
     definition_calls,
-    export_calls,
     management,
     money_calls,
     move_calls,
@@ -32,7 +29,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
-from controlplane.client.export_calls import Export
+from controlplane.client.exporting import AsyncExports
 from controlplane.client.profiles import find_settings
 from controlplane.client.retrying import Retries
 from controlplane.client.transport import AsyncTransport
@@ -313,45 +310,6 @@ class AsyncCostReports(AsyncResource):
     """`client.cost_reports`"""
 
     daily = AsyncSends(management.daily_cost)
-
-
-class AsyncExports(AsyncResource):
-    """`client.exports`"""
-
-    create = AsyncSends(export_calls.create_export)
-    get = AsyncSends(export_calls.get_export)
-    list = AsyncPages(export_calls.list_exports)
-    page = AsyncSends(export_calls.list_exports)
-    schedules = AsyncSends(export_calls.list_schedules)
-    set_schedule = AsyncSends(export_calls.set_schedule)
-    remove_schedule = AsyncSends(export_calls.remove_schedule)
-
-    async def wait(
-        self, export_id: str, *, timeout: float = 3600.0, told: Callable[[Export], None] = lambda seen: None
-    ) -> Export:
-        """The export once it is over, however it ended; `told` hears of it in between. Raises `TimedOut`
-        after `timeout` seconds; the export goes on."""
-        deadline = time.monotonic() + timeout
-        for pause in pauses():
-            found = await self.get(export_id)
-            told(found)
-            if found.over:
-                return found
-            await asyncio.sleep(
-                check_deadline(export_id, found.state, pause, deadline - time.monotonic(), timeout)
-            )
-        raise AssertionError("pauses never end")
-
-    async def download(
-        self, export: Export, folder: Path, *, told: Callable[[int], None] = lambda bytes_: None
-    ) -> Sequence[Path]:
-        """Writes all files of an export that is done into a folder, each verified by its SHA-256 before it
-        has its name; `told` hears how many bytes came."""
-        for file in export.files:
-            call = export_calls.get_export_file(export.export_id, file.name)
-            with export_calls.arriving(file, folder) as content:
-                await self._transport.fetch(call, content, told)
-        return [folder / file.name for file in export.files]
 
 
 class AsyncClockhouse:

@@ -7,8 +7,6 @@ with Clockhouse() as clockhouse:          # address and key from the environment
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -19,7 +17,6 @@ from controlplane.client import (
     calendar_calls,
     calls,
     definition_calls,
-    export_calls,
     management,
     money_calls,
     move_calls,
@@ -30,7 +27,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
-from controlplane.client.export_calls import Export
+from controlplane.client.exporting import Exports
 from controlplane.client.profiles import find_settings
 from controlplane.client.retrying import Retries
 from controlplane.client.transport import Transport
@@ -307,44 +304,6 @@ class CostReports(Resource):
     """`client.cost_reports`"""
 
     daily = Sends(management.daily_cost)
-
-
-class Exports(Resource):
-    """`client.exports`"""
-
-    create = Sends(export_calls.create_export)
-    get = Sends(export_calls.get_export)
-    list = Pages(export_calls.list_exports)
-    page = Sends(export_calls.list_exports)
-    schedules = Sends(export_calls.list_schedules)
-    set_schedule = Sends(export_calls.set_schedule)
-    remove_schedule = Sends(export_calls.remove_schedule)
-
-    def wait(
-        self, export_id: str, *, timeout: float = 3600.0, told: Callable[[Export], None] = lambda seen: None
-    ) -> Export:
-        """The export once it is over, however it ended; `told` hears of it in between. Raises `TimedOut`
-        after `timeout` seconds; the export goes on."""
-        deadline = time.monotonic() + timeout
-        for pause in pauses():
-            found = self.get(export_id)
-            told(found)
-            if found.over:
-                return found
-            left = deadline - time.monotonic()
-            time.sleep(check_deadline(export_id, found.state, pause, left, timeout))
-        raise AssertionError("pauses never end")
-
-    def download(
-        self, export: Export, folder: Path, *, told: Callable[[int], None] = lambda bytes_: None
-    ) -> Sequence[Path]:
-        """Writes all files of an export that is done into a folder, each verified by its SHA-256 before it
-        has its name; `told` hears how many bytes came."""
-        for file in export.files:
-            call = export_calls.get_export_file(export.export_id, file.name)
-            with export_calls.arriving(file, folder) as content:
-                self._transport.fetch(call, content, told)
-        return [folder / file.name for file in export.files]
 
 
 class Clockhouse:
