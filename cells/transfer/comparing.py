@@ -88,8 +88,9 @@ async def compare_tail(
         while waiting:
             table = waiting.pop()
             ours = asyncio.ensure_future(store.one(here, "transfer_count", table=table, tenant=tenant))
-            changed = await _keys(store, there, table, tenant, since, None)
-            theirs = await store.one(there, "transfer_count", table=table, tenant=tenant)
+            theirs, changed = await store.row(
+                there, "transfer_tail", table=table, tenant=tenant, since=since
+            ) or (0, [])
             count = await ours
             missing = await _missing(store, here, table, tenant, changed)
             totals["rows"] += theirs
@@ -112,9 +113,9 @@ async def _keys(
     table: str,
     tenant: uuid.UUID,
     since: str,
-    buckets: list[int] | None,
+    buckets: list[int],
 ) -> list[object]:
-    """Keys with checksums at the source: settled rows of some buckets, or all that changed since."""
+    """Keys with checksums of settled rows of some buckets at the source."""
     found = await store.rows(
         there, "transfer_rows", table=table, tenant=tenant, buckets=BUCKETS, wanted=buckets, since=since
     )

@@ -272,8 +272,12 @@ SELECT bucket, n, checksum FROM transfer_digest(%(table)s, %(tenant)s, %(buckets
 -- What this snapshot sees as over, for a tenant's comparison.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text;
 
+-- name: transfer_tail
+-- How many rows a tenant has in one table, and keys and checksums of those changed since.
+SELECT n, keys FROM transfer_tail(%(table)s, %(tenant)s, %(since)s::text::xid8);
+
 -- name: transfer_rows
--- Keys and checksums of rows of a tenant: settled ones of some buckets, or all those changed since.
+-- Keys and checksums of settled rows of a tenant in some buckets.
 SELECT transfer_rows(%(table)s, %(tenant)s, %(buckets)s, %(wanted)s::int[], %(since)s::text::xid8);
 
 -- name: transfer_missing
