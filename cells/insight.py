@@ -63,10 +63,11 @@ class Running:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Holdups:
-    """What holds up all of a tenant's work."""
+    """What holds up a tenant's work: all of it, but for `low_delayed`."""
 
     paused: bool  # by its own people
     full_since: datetime | None  # at its quota of running runs
+    low_delayed: bool  # its budget is spent, and LOW work waits
 
 
 class InsightStore(Protocol):
@@ -137,8 +138,13 @@ class InsightStore(Protocol):
         Those in `room` have left it, and will be told the next time."""
         ...
 
+    async def tell_delayed(self, tenants: Collection[uuid.UUID], *, host_id: int) -> None:
+        """The LOW work of these tenants may have begun to wait for their budget, or ended to: those it is
+        news to are told, once."""
+        ...
+
     async def holdups(self, tenant_id: uuid.UUID) -> Holdups:
-        """Why nothing of a tenant that this cell knows may begin."""
+        """Why work of a tenant that this cell knows may not begin."""
         ...
 
     async def target_in_flight(self, tenant_id: uuid.UUID, target_id: str) -> int: ...

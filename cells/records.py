@@ -80,7 +80,7 @@ class TenantConfig(msgspec.Struct, frozen=True, kw_only=True):
     default_once_window_seconds: int = 60
     default_region_policy: str = "HOME_ASYNC"
     paused: bool = False  # by its own people: nothing of it is claimed
-    low_delayed: bool = False  # its budget is spent: its LOW work may be kept waiting
+    low_delayed: bool = False  # its budget is spent: its LOW work waits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

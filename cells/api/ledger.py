@@ -14,7 +14,7 @@ from cells.api.holdups import holdup_of, holdups_of
 from cells.api.problems import invalid, query_fault
 from cells.api.queries import LedgerQuery
 from cells.api.routing import Call, Routes, Rule, answer
-from cells.api.runs import RunPlace, key_at, member_of_run, place_of
+from cells.api.runs import RunPlace, is_due, key_at, member_of_run, place_of
 from cells.contract import Scope
 from cells.domain import ids
 from cells.domain.calendars import Roll
@@ -88,7 +88,7 @@ async def list_occurrences(call: Call, job_id: JobId, query: Annotated[LedgerQue
     )
     rows = found.runs[: query.limit]
     following = rows[-1].key if len(found.runs) > query.limit else found.reached
-    due = [run for run in rows if run.state in _WAITING and run.timer_at is not None and run.timer_at <= now]
+    due = [run for run in rows if is_due(run, now)]
     holdups = await holdups_of(call, [member_of_run(call.tenant_id, run) for run in due], now)
     held = {run.key: holdup for run, holdup in zip(due, holdups, strict=True)}
     past = [_past(run, row, held.get(run.key)) for run in rows]

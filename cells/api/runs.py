@@ -129,7 +129,7 @@ async def read_run(call: Call, run_id: RunId) -> Response:
     row = await _found(call, run_id)
     now = call.services.now()
     waiting = None
-    if row.state in (RunState.DUE, RunState.RETRY_WAIT) and row.timer_at is not None and row.timer_at <= now:
+    if is_due(row, now):
         waiting = await holdup_of(call, member_of_run(call.tenant_id, row), now)
     document = documents.run_document(row, bodies_shown=call.may(Scope.PAYLOADS_READ))
     callbacks = (
@@ -137,6 +137,13 @@ async def read_run(call: Call, run_id: RunId) -> Response:
     )
     document["callbacks"] = [documents.callback_document(callback) for callback in callbacks]
     return answer(document | {"waiting": waiting})
+
+
+def is_due(row: RunRow, now: datetime) -> bool:
+    """Whether a run waits though its time has come."""
+    if row.state in (RunState.DUE, RunState.RETRY_WAIT):
+        return row.timer_at is not None and row.timer_at <= now
+    return row.state is RunState.READY
 
 
 def member_of_run(tenant_id: uuid.UUID, row: RunRow) -> Member:

@@ -59,8 +59,13 @@ class Front:
                 for since, first in zip(self._since, firsts, strict=True)
             ]
 
+    @property
+    def deep(self) -> bool:
+        """Whether the look that is taken now is one from the beginning."""
+        return self._deep
+
     def came(self, part: int, at: datetime) -> None:
-        """Something has come to life there."""
+        """Something has come to life there, or may have been passed over."""
         self._since[part] = min(self._since[part], at)
 
     def more(self, now: float) -> bool:
@@ -112,9 +117,20 @@ class ReadyLook:
             for n, name in enumerate(_CLASSES)
         }
 
-    def ended(self, counts: Sequence[int], found: Iterable[tuple[int, int, datetime]]) -> bool:
-        """Told what was found (the queue's place, class and due time; of each `counts` were wanted): whether
-        a further look, from the beginning, may find what a queue lacks."""
+    @property
+    def deep(self) -> bool:
+        """Whether it begins at the beginning of some queue, and decides where others do."""
+        return any(front.deep for front in self._fronts)
+
+    def ended(
+        self,
+        counts: Sequence[int],
+        found: Iterable[tuple[int, int, datetime]],
+        shut: Iterable[tuple[int, int]] = (),
+    ) -> bool:
+        """Told what was found (the queue's place, class and due time; of each `counts` were wanted), and of
+        which queues and classes nothing is handed out now, whatever waits there: whether a further look,
+        from the beginning, may find what a queue lacks."""
         now = time.monotonic()
         firsts: list[list[datetime | None]] = [[None] * len(_CLASSES) for _ in self._fronts]
         lacking = list(counts)
@@ -126,4 +142,6 @@ class ReadyLook:
         for front, first_of_class, lack in zip(self._fronts, firsts, lacking, strict=True):
             front.ended(first_of_class, at=self._at, now=now, took=now - self._began)
             again |= lack > 0 and front.more(now)
+        for queue, priority in shut:
+            self._fronts[queue].came(priority, BEGINNING)
         return again

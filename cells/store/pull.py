@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 
 from cells.domain.ids import RunKey
+from cells.domain.job import Priority
 from cells.domain.run import RunState
 from cells.domain.sharing import shares
 from cells.observability.logs import logger
@@ -32,7 +34,7 @@ from cells.store.arrays import (
 )
 from cells.store.complete import Completions
 from cells.store.concurrency import admit_polled, hold
-from cells.store.database import fetch_all, fetch_row, run
+from cells.store.database import Connection, fetch_all, fetch_row, run
 from cells.store.fronts import BEGINNING
 from cells.store.journal import RELEASED, Entry, seconds
 from cells.store.pulled_rows import pulled_run, readable, taken_columns
@@ -75,6 +77,7 @@ class Pulls(Completions):
         look = self._ready.look(queues)
         counts = [sum(pollers[n].count for n in of_queue[queue]) for queue in queues]
         async with self._database.transaction() as connection:
+            shut = await _shut(connection, queues) if look.deep else ()
             rows = await fetch_all(
                 connection,
                 "pull_lock",
@@ -87,7 +90,7 @@ class Pulls(Completions):
                     **look.columns(),
                 },
             )
-            again = look.ended(counts, [(row[0] - 1, row[8], row[10]) for row in rows])
+            again = look.ended(counts, [(row[0] - 1, row[8], row[10]) for row in rows], shut)
             if not rows:
                 return not again
             offered, stuck = readable(rows, queues, counts)
@@ -248,6 +251,20 @@ class Pulls(Completions):
         return await self._look_and_take(
             "pull_suspects", {"limit": limit, "since": self._leases_since}, host_id
         )
+
+
+async def _shut(connection: Connection, queues: Sequence[QueueId]) -> list[tuple[int, int]]:
+    """Places and classes of queues that polls get nothing of now: what waits there keeps its turn, and must
+    be found when it may go on."""
+    tenants = uuids(list({tenant for tenant, _ in queues}))
+    rows = await fetch_all(connection, "pull_shut", {"tenants": tenants})
+    wholly: dict[uuid.UUID, bool] = {tenant: everything for tenant, everything in rows}
+    return [
+        (place, priority)
+        for place, (tenant, _) in enumerate(queues)
+        if tenant in wholly
+        for priority in (Priority if wholly[tenant] else (Priority.LOW,))
+    ]
 
 
 def _place(held: Held) -> tuple[int, int, float, int, int]:

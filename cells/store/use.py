@@ -66,8 +66,20 @@ class Use(StoreBase):
                 await run(connection, "use_room", {"tenants": uuids(list(room))})
             await self._journal.append(connection, host_id, entry)
 
+    async def tell_delayed(self, tenants: Collection[uuid.UUID], *, host_id: int) -> None:
+        """See `insight.InsightStore.tell_delayed`."""
+        async with self._database.transaction() as connection:
+            news = await fetch_all(connection, "use_delay", {"tenants": uuids(list(tenants))})
+            if news:
+                entry = Entry()
+                for tenant, told in news:
+                    if told:
+                        entry.event(tenant, "budget.spent", ids.encode(ids.TENANT, tenant), None)
+                await self._journal.append(connection, host_id, entry)
+
     async def holdups(self, tenant_id: uuid.UUID) -> Holdups:
         """See `insight.InsightStore.holdups`."""
         async with self._database.transaction() as connection:
-            paused, full_since = await fetch_row(connection, "use_holdups", {"tenant": tenant_id})
-        return Holdups(paused=paused, full_since=full_since)
+            row = await fetch_row(connection, "use_holdups", {"tenant": tenant_id})
+        paused, full_since, low_delayed = row
+        return Holdups(paused=paused, full_since=full_since, low_delayed=low_delayed)

@@ -97,6 +97,7 @@ class Dispatcher:
         self._load = 0.0  # recent releases, halved every quarter of a second
         self._last_wake_ms = 0
         self._rates: dict[uuid.UUID, int] = {}
+        self._delayed: frozenset[uuid.UUID] | None = None  # None: nobody has been told
         self._tenants: Sequence[TenantPlacement] = ()
         self._quota = RunningQuota(store, queue, self._clock)
         self._generation = ""
@@ -214,7 +215,7 @@ class Dispatcher:
         """With the buckets, the quotas are lost."""
         generation = await self._queue.generation()
         if generation != self._generation:
-            self._generation, self._rates = generation, {}
+            self._generation, self._rates, self._delayed = generation, {}, None
             self._quota.forget()
             self._next["rates"] = self._next["quota"] = 0.0
 
@@ -228,6 +229,19 @@ class Dispatcher:
         changed = {tenant: rate for tenant, rate in placed.items() if self._rates.get(tenant) != rate}
         await self._queue.put_rates(changed, gone=self._rates.keys() - placed.keys())
         self._rates = placed
+        await self._tell_delayed()
+
+    async def _tell_delayed(self) -> None:
+        """LOW work of a tenant whose budget is spent is held, in order, until that changes."""
+        delayed = frozenset(t.tenant_id for t in self._tenants if t.config.low_delayed)
+        known = self._delayed
+        if delayed != known:
+            everybody = frozenset(t.tenant_id for t in self._tenants)
+            gone = (everybody if known is None else known) - delayed
+            await self._queue.put_delayed(delayed, gone=gone)
+            await self._store.tell_delayed(gone | delayed, host_id=self._host.host_id)
+            self._delayed = delayed
+            self._metrics.tenants_delayed.set(len(delayed))
 
     async def _tell_room(self) -> None:
         """Past its quota of running runs a tenant's work waits at the gate."""

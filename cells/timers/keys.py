@@ -9,6 +9,7 @@
     ch:{cell}:rates                        hash tenant -> releases per second, in each class
     ch:{cell}:room                         hash tenant -> how far `passed` may go; of those near their quota
     ch:{cell}:passed                       hash tenant -> members past the gate, of the same
+    ch:{cell}:delayed                      hash tenant -> 1 where LOW work waits for its budget
     ch:{cell}:gate:<class>                 hash tenant -> GCRA's theoretical arrival time, ms
     ch:{cell}:held:<class>:<tenant>        zset past quota: member -> due ms
     ch:{cell}:heldat                       zset class+tenant -> when its tokens are looked at again
@@ -51,6 +52,7 @@ class Keys:
         self.rates = self.prefix + "rates"
         self.room = self.prefix + "room"
         self.passed = self.prefix + "passed"
+        self.delayed = self.prefix + "delayed"
         self.held_at = self.prefix + "heldat"
         self.parked_looks = self.prefix + "parkedat"
         self.executors = self.prefix + "executors"

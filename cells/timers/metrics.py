@@ -35,6 +35,9 @@ class TimerMetrics:
         self.tenants_full = metrics.gauge(
             "timers_tenants_at_running_quota", "Tenants that have, or lately had, no room for a further run"
         )
+        self.tenants_delayed = metrics.gauge(
+            "timers_tenants_low_delayed", "Tenants whose LOW work waits for their budget"
+        )
         self.stragglers = metrics.counter(
             "timers_stragglers_total", "Overdue members found in no bucket, held set or queue"
         )

@@ -227,6 +227,18 @@ class ValkeyQueue(Boards):
         if commands:
             await self._valkey.commands(*commands)
 
+    async def put_delayed(self, delayed: Collection[uuid.UUID], *, gone: Iterable[uuid.UUID] = ()) -> None:
+        """Tell the gate whose LOW work waits for its budget, and whose does no longer."""
+        commands: list[tuple[object, ...]] = []
+        if delayed:
+            pairs = [part for tenant in delayed for part in (tenant.bytes, 1)]
+            commands.append(("HSET", self.keys.delayed, *pairs))
+        names = [tenant.bytes for tenant in gone]
+        if names:
+            commands.append(("HDEL", self.keys.delayed, *names))
+        if commands:
+            await self._valkey.commands(*commands)
+
     async def passage(self, tenants: Collection[uuid.UUID]) -> dict[uuid.UUID, Passage]:
         """How many members of these tenants passed the gate since they are counted, and how many are
         queued. In one round trip."""

@@ -53,9 +53,9 @@ class Problem(Shape):
 class Waiting(Shape):
     """Why something that is due has not begun."""
 
-    because: Literal["target", "quota", "paused"] = Field(
+    because: Literal["target", "quota", "paused", "budget"] = Field(
         description="target: it cannot take the call now; quota: of running runs; paused: all of the "
-        "tenant's work."
+        "tenant's work; budget: it is spent, and LOW work waits."
     )
     target_id: str | None
     reason: str = Field(description="The same for people.")

@@ -25,7 +25,7 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
 -- name: pull_lock
 -- The first READY tasks of some queues (tenant_id, task_queue, how many), by class and then by due time, of each
 -- class from a time on; locked, where the tenant is active here and neither it nor the queue is paused. Those that
--- somebody else holds are passed over.
+-- somebody else holds are passed over, and what is LOW of a tenant whose budget is spent.
 SELECT q.i::int, r.parent_id, r.scheduled_for, r.ordinal, r.version, r.epoch, r.series, r.attempt, r.priority, r.shard,
        r.due_at, r.released_at, r.traceparent, t.ownership_epoch, coalesce(r.spec, v.definition), coalesce(r.input, v.payload),
        v.traceparent, clock_timestamp()
@@ -41,12 +41,18 @@ CROSS JOIN LATERAL (
           AND o.priority = (c.n - 1)::smallint AND o.due_at >= c.since
         ORDER BY o.due_at LIMIT q.wanted
         FOR NO KEY UPDATE SKIP LOCKED) AS f
+    WHERE NOT (c.n = 4 AND t.low_delayed)
     LIMIT q.wanted) AS r
 LEFT JOIN job_versions v ON r.spec IS NULL
          AND v.tenant_id = q.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
 WHERE coalesce(r.spec, v.definition) IS NOT NULL
   AND NOT EXISTS (SELECT FROM task_queues p WHERE p.tenant_id = q.tenant_id AND p.task_queue = q.task_queue
                   AND p.paused_at IS NOT NULL);
+
+-- name: pull_shut
+-- Of which of some tenants (tenant_id) polls get nothing now: of no class, or but for what is LOW.
+SELECT tenant_id, paused OR state <> 'ACTIVE' FROM tenants
+WHERE tenant_id = ANY(%(tenants)s::uuid[]) AND (paused OR state <> 'ACTIVE' OR low_delayed);
 
 -- name: pull_take
 -- READY tasks locked in this transaction (tenant_id, parent, instant, ordinal) are their workers'.

@@ -62,6 +62,17 @@ FROM (SELECT o.tenant_id FROM unnest(%(tenants)s::uuid[]) AS u (tenant_id)
       ORDER BY o.tenant_id FOR NO KEY UPDATE OF o) AS n
 WHERE t.tenant_id = n.tenant_id;
 
+-- name: use_delay
+-- LOW work of these tenants (tenant_id) waits for their budget from now on, or no longer, where that is news; and
+-- whether there is somebody to be told.
+UPDATE tenants t SET delayed_since = CASE WHEN n.low_delayed THEN clock_timestamp() END
+FROM (SELECT o.tenant_id, o.low_delayed FROM unnest(%(tenants)s::uuid[]) AS u (tenant_id)
+      JOIN tenants o ON o.tenant_id = u.tenant_id AND o.low_delayed <> (o.delayed_since IS NOT NULL)
+      ORDER BY o.tenant_id FOR NO KEY UPDATE OF o) AS n
+WHERE t.tenant_id = n.tenant_id
+RETURNING t.tenant_id, t.low_delayed AND t.state = 'ACTIVE';
+
 -- name: use_holdups
--- What holds up all of a tenant's work (tenant_id): its own pause, and its quota of running runs since when.
-SELECT paused, full_since FROM tenants WHERE tenant_id = %(tenant)s;
+-- What holds up a tenant's work (tenant_id): its own pause, its quota of running runs since when, and, what is
+-- LOW, its budget.
+SELECT paused, full_since, low_delayed FROM tenants WHERE tenant_id = %(tenant)s;

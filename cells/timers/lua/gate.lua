@@ -29,6 +29,11 @@ local function open_gate(p, names)
   for i, rate in ipairs(ask_many('HMGET', RATES, names)) do
     g.rate[names[i]] = tonumber(rate or default_rate)
   end
+  if tonumber(p) == LOW then
+    for i, delayed in ipairs(ask_many('HMGET', DELAYED, names)) do
+      if delayed then g.rate[names[i]] = 0 end
+    end
+  end
   for i, tat in ipairs(ask_many('HMGET', gate(p), names)) do
     g.tat[names[i]] = tonumber(tat or 0)
   end

@@ -3,11 +3,13 @@
 -- p is the class (0-3), minute a label (YYYYMMDDHHMM), tenant the 16 bytes of its id, target the same
 -- with the target's id behind it.
 local P = KEYS[1]
+local LOW = 3
 
 local MINUTES = P .. 'minutes'     -- zset: minutes that hold anything, by minutes since the epoch
 local HELD_AT = P .. 'heldat'      -- zset: class .. tenant -> when its held members are looked at
 local RATES = P .. 'rates'         -- hash: tenant -> releases per second, in each class
 local ROOM = P .. 'room'           -- hash: tenant -> how far `passed` may go; of those near their quota of runs
+local DELAYED = P .. 'delayed'     -- hash: tenant -> 1 where LOW work waits for its budget
 local PASSED = P .. 'passed'       -- hash: tenant -> members that passed the gate, of the same
 local PARKED_LOOKS = P .. 'parkedat' -- zset: target -> when somebody must look at what is parked for it
 local EXECUTORS = P .. 'executors' -- zset: executor -> until when it counts as alive

@@ -113,6 +113,40 @@ async def test_what_holds_up_all_work_of_a_tenant_is_said(running: Cell) -> None
     assert await said() == [("late", None), ("waiting", None)]
 
 
+async def test_low_work_waits_for_the_budget(running: Cell) -> None:
+    """And says so: what has no run yet, what is due, and what workers poll for; all else goes on."""
+    api = running.api
+    await api.target(target_id=TARGET)
+    start = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+    hourly = HOURLY | {"start_at": shown(start)}
+    paths = {}
+    for priority in ("LOW", "DEFAULT"):
+        job = await api.job(TARGET, schedule=hourly, dispatch_window_seconds=1, priority=priority)
+        paths[priority] = f"/v1/jobs/{job['job_id']}"
+        await api.ok("POST", f"{paths[priority]}:trigger", status=201)
+    queue = {"type": "TASK_QUEUE", "task_queue": "ledger", "lease_seconds": 60}
+    task = {"schedule": {"type": "NOW"}, "target": queue, "priority": "LOW"}
+    pulled = await api.ok("POST", "/v1/jobs", task, status=201)
+    await running.claimable(pulled["job_id"])
+    assert await running.claim(pulled["job_id"]) == []
+    running.clock.ahead_ms = 60_000
+
+    async def said(path: str) -> list[tuple[str, str | None]]:
+        items = (await api.get(f"{path}/occurrences"))["past"]
+        return [(item["verdict"], item["reason"]) for item in items]
+
+    await running.place(api.tenant, low_delayed=True)
+    assert await said(paths["LOW"]) == [("late", "budget"), ("waiting", "budget")]
+    assert (await api.get(paths["LOW"]))["waiting"]["because"] == "budget"
+    assert await said(paths["DEFAULT"]) == [("late", None), ("waiting", None)]
+    assert await said(f"/v1/jobs/{pulled['job_id']}") == [("waiting", "budget")]
+    (run,) = (await api.get(f"/v1/runs?job_id={pulled['job_id']}"))["items"]
+    assert (await api.get(f"/v1/runs/{run['run_id']}"))["waiting"]["because"] == "budget"
+    await running.place(api.tenant)
+    assert await said(paths["LOW"]) == [("late", None), ("waiting", None)]
+    assert await said(f"/v1/jobs/{pulled['job_id']}") == [("waiting", None)]
+
+
 async def test_misfires_and_failures(running: Cell) -> None:
     api = running.api
     await api.target(target_id=TARGET)

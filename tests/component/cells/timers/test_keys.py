@@ -11,7 +11,7 @@ _SPELL = """
 return {bucket(ARGV[1], ARGV[2], ARGV[3]), heads(ARGV[1], ARGV[3]), held(ARGV[1], ARGV[4]), gate(ARGV[1]),
   queue(ARGV[1], ARGV[4]), tenants(ARGV[1]), idle(ARGV[1]), virtual_time(ARGV[1]), released(ARGV[1]),
   board(ARGV[5]), history(ARGV[5]), park(ARGV[1], ARGV[5]), parked(ARGV[1]),
-  MINUTES, HELD_AT, RATES, WAKE, READY, PARKED_LOOKS, EXECUTORS, ROOM, PASSED}
+  MINUTES, HELD_AT, RATES, WAKE, READY, PARKED_LOOKS, EXECUTORS, ROOM, PASSED, DELAYED}
 """
 
 
@@ -43,5 +43,6 @@ async def test_python_and_lua_spell_the_same_keys(valkey: redis.Redis) -> None:
         keys.executors.encode(),
         keys.room.encode(),
         keys.passed.encode(),
+        keys.delayed.encode(),
     ]
     assert minute_label(minute) == "202609281200"

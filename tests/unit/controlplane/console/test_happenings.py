@@ -46,6 +46,11 @@ def said(
             ("Pending timers has reached its limit: requests are refused", "bad", "limits", ""),
         ),
         (
+            "budget.spent",
+            {},
+            ("The budget is spent: LOW work waits until the month ends or it is changed", "wait", "", ""),
+        ),
+        (
             "operation.started",
             {"action": "redrive", "total": 1},
             ("Redriving 1 dead letter began", "live", "redrive", "sub"),
