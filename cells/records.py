@@ -290,6 +290,7 @@ class Completion:
     series: int = 1
     concurrency_key: str | None = None  # whose place it held
     notify: Notify | None = None  # None: the job tells nobody
+    result: str | None = None  # what a workflow's step answered, where `attempt.body` is but its beginning
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from cells.domain.callbacks import Notify
 from cells.domain.job import Delivery
-from cells.domain.outcome import fingerprint
+from cells.domain.outcome import RESULT_TOO_LONG, fingerprint
 from cells.domain.retry import next_attempt
-from cells.domain.run import TERMINAL, Attempt, AttemptOutcome, RunState
+from cells.domain.run import RESULT_LIMIT, TERMINAL, Attempt, AttemptOutcome, RunState, beginning
 from cells.ports import Completion
 from cells.pulling import PulledRun
 
@@ -28,7 +28,7 @@ class Outcome(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """A worker's word. `result` and `error` are cut already."""
+    """A worker's word. `result` is JSON, whole; `error` is short."""
 
     epoch: int
     outcome: Outcome
@@ -61,6 +61,7 @@ def ending_completion(run: PulledRun, ending: Ending, *, finished_ms: int, rand:
     """How a claimed attempt ends by its worker's word. `rand` in [0, 1) is the retry's jitter."""
     claim = run.claim
     definition = claim.definition
+    ending = _judged(run, ending)
     wait_ms: int | None = None
     reason: str | None = None
     error = ending.error
@@ -83,6 +84,8 @@ def ending_completion(run: PulledRun, ending: Ending, *, finished_ms: int, rand:
                 if wait_ms is not None:
                     state, reason = RunState.RETRY_WAIT, None
     target = definition.target.label
+    body = None if ending.result is None else beginning(ending.result)
+    whole = state is RunState.SUCCEEDED and definition.answers_workflow and body != ending.result
     return Completion(
         tenant_id=claim.tenant_id,
         key=claim.key,
@@ -97,7 +100,7 @@ def ending_completion(run: PulledRun, ending: Ending, *, finished_ms: int, rand:
             finished_at=_text(finished_ms),
             host=run.worker or "",
             error=error,
-            body=ending.result,
+            body=body,
             retry_in_ms=wait_ms,
         ),
         timer_at=None if wait_ms is None else _instant(finished_ms + wait_ms),
@@ -113,11 +116,23 @@ def ending_completion(run: PulledRun, ending: Ending, *, finished_ms: int, rand:
         notify=Notify.of(definition, claim.version, claim.due_ms),
         shard=claim.shard,
         series=claim.series,
+        result=ending.result if whole else None,
     )
+
+
+def _judged(run: PulledRun, ending: Ending) -> Ending:
+    """The word as it counts: a step that answers more than its workflow may keep has failed, for good."""
+    result = ending.result
+    if ending.outcome is not Outcome.SUCCEEDED or result is None or not run.claim.definition.answers_workflow:
+        return ending
+    if len(result.encode()) <= RESULT_LIMIT:
+        return ending
+    return replace(ending, outcome=Outcome.FAILED, error=RESULT_TOO_LONG, retryable=False)
 
 
 def said_before(run: PulledRun, ending: Ending) -> Ended | None:
     """What an earlier ending of the same epoch did, if it was the same; else None."""
+    ending = _judged(run, ending)
     for attempt in reversed(run.attempts):
         if attempt.epoch == ending.epoch and attempt.outcome is not AttemptOutcome.LOST:
             if _outcome_of(attempt) is not ending.outcome:

@@ -25,7 +25,6 @@ from cells.api.worker_models import (
 from cells.contract import ErrorCode, Scope
 from cells.domain import ids
 from cells.domain.ids import RunKey
-from cells.domain.run import BODY_LIMIT
 from cells.pulling import Beat, Extended, Held
 
 routes = Routes("Workers")
@@ -145,7 +144,7 @@ async def complete_runs(call: Call, body: CompletesIn) -> Response:
 def _said(tenant_id: uuid.UUID, key: RunKey, body: CompleteIn) -> Said:
     result = None
     if body.outcome is Outcome.SUCCEEDED and body.result is not None:
-        result = _encode(body.result)[:BODY_LIMIT].decode("utf-8", "ignore")
+        result = _encode(body.result).decode()
     ending = Ending(
         epoch=body.epoch,
         outcome=body.outcome,

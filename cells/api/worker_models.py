@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, JsonValue, StringConstraints
 
 from cells.api.pulled import Outcome
 from cells.api.texts import Body, plain, prose
+from cells.domain.run import RESULT_LIMIT
 
 #: What a poll may bring, and how long it may wait (seconds).
 MAX_TASKS, MAX_WAIT_SECONDS = 1000, 30
@@ -55,7 +56,11 @@ class CompleteIn(Body):
 
     epoch: Epoch
     outcome: Outcome
-    result: JsonValue = Field(default=None, description="Kept with the attempt, its first 4 KiB.")
+    result: JsonValue = Field(
+        default=None,
+        description=f"Kept with the attempt, its first 4 KiB. Of a workflow's step its workflow gets all of it: "
+        f"{RESULT_LIMIT // 1024} KiB at most, a longer one fails the step for good.",
+    )
     error: ErrorText | None = Field(default=None, description="FAILED: why.")
     retryable: bool = Field(default=True, description="FAILED: whether another attempt may help.")
 

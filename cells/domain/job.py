@@ -207,3 +207,8 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_concurrent: int = 1
     on_success: TargetRef | None = None  # told when a run has succeeded
     on_failure: TargetRef | None = None  # told when a run is FAILED or UNKNOWN
+
+    @property
+    def answers_workflow(self) -> bool:
+        """Whether a workflow reads what it answers: of a step, not of what undoes one."""
+        return self.activity is not None and not self.activity.forward_key

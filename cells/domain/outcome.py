@@ -6,7 +6,7 @@ import enum
 import hashlib
 import re
 
-from cells.domain.run import AttemptOutcome
+from cells.domain.run import RESULT_LIMIT, AttemptOutcome
 
 
 class CallError(enum.StrEnum):
@@ -19,10 +19,15 @@ class CallError(enum.StrEnum):
     PROTOCOL = "not HTTP"  # the answer could not be read
     BLOCKED = "address not allowed"  # the egress guard refused the resolved address
     TARGET = "target not usable"  # deleted, disabled or never approved
+    RESULT = "result too long"  # a workflow's step was done, and answered more than is kept
 
 
-#: Errors that a retry would only repeat: our own rules forbid the call.
-_TERMINAL_ERRORS = (CallError.BLOCKED, CallError.TARGET)
+#: Errors that a retry would only repeat: our own rules forbid the call, or what it answered.
+_TERMINAL_ERRORS = (CallError.BLOCKED, CallError.TARGET, CallError.RESULT)
+#: The error of a step that answered more than its workflow may keep.
+RESULT_TOO_LONG = (
+    f"{CallError.RESULT}: a step of a workflow may answer {RESULT_LIMIT} bytes ({RESULT_LIMIT // 1024} KiB) at most"
+)
 _RETRYABLE_STATUSES = frozenset({408, 425, 429})
 
 

@@ -72,8 +72,17 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 #: Bodies of answers are cut here (bytes).
 BODY_LIMIT = 4096
+#: What a step of a workflow may answer (bytes): its workflow gets it whole.
+RESULT_LIMIT = 65_536
 #: A run whose executors died this often is poison: it goes to the DLQ with that reason.
 POISON_DEATHS = 10
+
+
+def beginning(body: str) -> str:
+    """As much of an answer's body as an attempt keeps."""
+    if len(body) * 4 <= BODY_LIMIT:
+        return body
+    return body.encode()[:BODY_LIMIT].decode("utf-8", "ignore")
 
 
 def run_generation(series: int, attempt: int) -> int:

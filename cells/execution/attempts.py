@@ -15,7 +15,7 @@ from cells.execution.held import Held
 from cells.execution.host_agent import HostAgent
 from cells.execution.lanes import Work
 from cells.execution.limits import Limits
-from cells.execution.recording import Answer, completion_of, unusable
+from cells.execution.recording import Answer, completion_of, unusable, wanted_of
 from cells.execution.targets import MAX_AGE_SECONDS, Target, Targets
 from cells.execution.tracing import record, trace_of
 from cells.observability.logs import logger
@@ -203,6 +203,7 @@ class Attempts:
             definition.target.timeout_seconds,
             lambda: self._host.holds(work.host_id),
             once=definition.delivery is Delivery.AT_MOST_ONCE,
+            wanted=wanted_of(claim),
         )
         if self._traces is not None and answer is not None:
             record(self._traces, work, span, answer, began_ms=began_ms, ended_ms=self._clock.now_ms())

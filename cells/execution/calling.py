@@ -138,9 +138,11 @@ class Caller:
         may_call: Callable[[], bool] = _always,
         *,
         once: bool = False,
+        wanted: int = BODY_LIMIT,
     ) -> Answer | None:
         """Send `body` and read the answer within `timeout` seconds, both together.
 
+        `wanted`: as many bytes of the answer's body are kept.
         `once`: no repeat, whatever happened to the connection.
         `may_call` is asked whenever a connection has been waited for. None: it said no, and
         nothing was sent from then on.
@@ -161,7 +163,7 @@ class Caller:
                     method, url, data=body, headers=headers, timeout=limits, allow_redirects=False
                 )
                 try:
-                    text = await _read(response)
+                    text, cut = await _read(response, wanted)
                 finally:
                     response.release()
                 told = response.headers
@@ -169,6 +171,7 @@ class Caller:
                 return Answer(
                     status=response.status,
                     body=text,
+                    cut=cut,
                     retry_after=told.get(_RETRY_AFTER) if response.status >= 400 else None,
                     ratelimit=ratelimit,
                     ratelimit_policy=None if ratelimit is None else told.get(_RATELIMIT_POLICY),
@@ -189,14 +192,15 @@ class Caller:
                 return _failed(fault, body)
 
 
-async def _read(response: aiohttp.ClientResponse) -> str:
-    """The body's beginning. What exceeds the limits is not read: the connection is closed."""
+async def _read(response: aiohttp.ClientResponse, wanted: int) -> tuple[str, bool]:
+    """The body's beginning, and whether there is more. What exceeds the limits is not read: the connection
+    is closed."""
     content = response.content
     kept = b""
-    while len(kept) < BODY_LIMIT:
-        chunk = await content.read(BODY_LIMIT - len(kept))
+    while len(kept) < wanted:
+        chunk = await content.read(wanted - len(kept))
         if not chunk:
-            return _text(kept)
+            return _text(kept), False
         kept += chunk
     dropped = 0
     while chunk := await content.read(16 * 1024):
@@ -204,7 +208,7 @@ async def _read(response: aiohttp.ClientResponse) -> str:
         if dropped > _DRAIN_LIMIT:
             response.close()
             break
-    return _text(kept)
+    return _text(kept), dropped > 0
 
 
 def _text(raw: bytes) -> str:

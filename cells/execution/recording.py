@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from cells.domain.callbacks import Notify
 from cells.domain.job import Delivery
-from cells.domain.outcome import CallError, classify, fingerprint
+from cells.domain.outcome import RESULT_TOO_LONG, CallError, classify, fingerprint
 from cells.domain.retry import next_attempt, parse_retry_after
-from cells.domain.run import Attempt, AttemptOutcome, RunState
+from cells.domain.run import BODY_LIMIT, RESULT_LIMIT, Attempt, AttemptOutcome, RunState, beginning
 from cells.ports import Claim, Completion
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,7 +23,8 @@ class Answer:
 
     status: int | None = None
     error: str | None = None  # a `CallError`, perhaps with `: detail`
-    body: str | None = None  # cut at BODY_LIMIT
+    body: str | None = None  # cut at what the caller wanted of it
+    cut: bool = False  # there was more
     retry_after: str | None = None  # the header as it was sent
     ratelimit: str | None = None  # the field as it was sent
     ratelimit_policy: str | None = None
@@ -57,6 +58,11 @@ def instant(ms: int) -> datetime:
 _claimed, _started, _finished = Instants(), Instants(), Instants()
 
 
+def wanted_of(claim: Claim) -> int:
+    """How much of an answer is read (bytes): a workflow reads what its steps answer."""
+    return RESULT_LIMIT if claim.definition.answers_workflow else BODY_LIMIT
+
+
 def completion_of(
     claim: Claim, answer: Answer, *, started_ms: int | None, finished_ms: int, host: str, rand: float
 ) -> Completion:
@@ -66,6 +72,10 @@ def completion_of(
     in [0, 1) is the retry's jitter.
     """
     outcome = classify(answer.status, answer.error)
+    step = claim.definition.answers_workflow
+    if step and answer.cut and outcome is AttemptOutcome.SUCCEEDED:
+        answer, outcome = replace(answer, error=RESULT_TOO_LONG), AttemptOutcome.TERMINAL
+    body = None if answer.body is None else beginning(answer.body)
     wait_ms: int | None = None
     state = RunState.FAILED
     reason: str | None = None
@@ -104,7 +114,7 @@ def completion_of(
             host=host,
             status=answer.status,
             error=answer.error,
-            body=answer.body,
+            body=body,
             retry_in_ms=wait_ms,
         ),
         timer_at=None if wait_ms is None else instant(finished_ms + wait_ms),
@@ -122,6 +132,7 @@ def completion_of(
         series=claim.series,
         concurrency_key=claim.definition.concurrency_key,
         notify=Notify.of(claim.definition, claim.version, claim.due_ms),
+        result=answer.body if step and state is RunState.SUCCEEDED and body != answer.body else None,
     )
 
 

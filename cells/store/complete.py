@@ -37,6 +37,7 @@ from cells.store.database import Connection, Row, fetch_all, run
 from cells.store.events import fingerprint_of, tell_dead
 from cells.store.journal import RELEASED, Entry, seconds
 from cells.store.overlap import wake_buffered
+from cells.store.step_results import hand_on
 
 log = logger(__name__)
 
@@ -118,6 +119,7 @@ class Completions(StoreBase):
                     dead.append((c, row))
                 if c.target_gone and c.target_id is not None:
                     gone[c.tenant_id, c.target_id] = None
+            await hand_on(connection, [completions[ordered[row[0] - 1]] for row in rows])
             if awaited:
                 retries += await wake_buffered(connection, awaited)
             if gone:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cells.domain.outcome import CallError
 from cells.domain.run import AttemptOutcome
 from cells.domain.workflow.definition import Activity, Definition
 from cells.domain.workflow.events import EventType
@@ -98,6 +99,8 @@ def _definite(attempt: dict[str, Any], pulled: bool) -> bool:
     match attempt["outcome"]:
         case AttemptOutcome.LOST:
             return False
+        case AttemptOutcome.TERMINAL if str(attempt.get("error")).startswith(CallError.RESULT):
+            return False  # it was done, and answered too much
         case AttemptOutcome.RETRYABLE:
             return pulled or (attempt.get("error") is None and attempt.get("status") in _REFUSED)
         case _:

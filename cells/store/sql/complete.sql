@@ -25,6 +25,16 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
   AND t.tenant_id = c.tenant_id AND t.state IN ('ACTIVE', 'BARRIER', 'SUSPENDED')
 RETURNING c.i::int, r.state, r.attempt, r.series, r.priority, r.shard, r.guarded AND r.finished_at IS NOT NULL;
 
+-- name: complete_results
+-- What workflows (tenant_id, execution, ordinal) were told in this transaction of steps that ended has all of what
+-- those answered; their attempts keep its beginning. Other things in an inbox are not read.
+UPDATE workflow_inbox i
+SET data = convert_to(jsonb_set(convert_from(i.data, 'UTF8')::jsonb, '{attempts,-1,body}', to_jsonb(c.result))::text, 'UTF8')
+FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(ordinals)s::int[], %(results)s::text[])
+     AS c (tenant_id, run_id, ordinal, result)
+WHERE i.tenant_id = c.tenant_id AND i.run_id = c.run_id AND i.xmin = pg_current_xact_id()::xid
+  AND CASE WHEN i.kind = 'ACTIVITY' THEN (convert_from(i.data, 'UTF8')::jsonb ->> 'ordinal')::int = c.ordinal END;
+
 -- name: complete_dead
 -- Runs that ended FAILED or UNKNOWN wait in the DLQ (tenant_id, parent, instant, ordinal, series). What is
 -- there of an earlier end of the same series is open again, with the new reason.

@@ -80,6 +80,19 @@ async def one(cell: Cell, **more: Any) -> Any:
     return task
 
 
+async def test_a_long_result_is_kept_to_its_beginning(running: Cell) -> None:
+    """Of a job's run nobody reads more; alone and in bulk."""
+    api = running.api
+    for path in ("/v1/runs/{}:complete", "/v1/runs:complete"):
+        task = await one(running)
+        end = {"epoch": task["epoch"], "outcome": "SUCCEEDED", "result": "x" * 70_000}
+        body = end if "{}" in path else {"items": [end | {"run_id": task["run_id"]}]}
+        for _ in range(2):
+            await api.ok("POST", path.format(task["run_id"]), body)
+        run = await api.get(f"/v1/runs/{task['run_id']}")
+        assert (run["state"], len(run["attempts"][0]["body"])) == ("SUCCEEDED", 4096)
+
+
 async def test_the_life_of_a_task(running: Cell) -> None:
     api = running.api
     job = await offered(running)

@@ -69,6 +69,34 @@ async def has_status(api: Api, status: str) -> Any:
     return await eventually(look)
 
 
+async def test_a_step_that_answers_too_much_fails_and_the_same_word_again_is_the_same_end(
+    running: Cell, engine: None
+) -> None:
+    api = running.api
+    await started(api)
+    task = await poll(api, "payments")
+    body = {"epoch": task["epoch"], "outcome": "SUCCEEDED", "result": "x" * 65_536}
+    first = await api.ok("POST", f"/v1/runs/{task['run_id']}:complete", body)
+    assert first["state"] == "FAILED"
+    item = body | {"run_id": task["run_id"]}
+    (again,) = (await api.ok("POST", "/v1/runs:complete", {"items": [item]}))["results"]
+    assert (again["status"], again["state"]) == (200, "FAILED")
+    run = await api.get(f"/v1/runs/{task['run_id']}")
+    assert "65536 bytes (64 KiB) at most" in run["reason"]
+    await do(api, "payments")
+    await has_status(api, "COMPENSATED")
+
+
+async def test_a_long_result_reaches_the_history(running: Cell, engine: None) -> None:
+    api = running.api
+    await started(api)
+    await do(api, "payments", result={"rows": "x" * 60_000})
+    await poll(api, "inventory")
+    history = await api.get("/v1/workflows/order-88213/history")
+    (done,) = [e for e in history["items"] if e["type"] == "ACTIVITY_COMPLETED"]
+    assert len(done["data"]["result"]["rows"]) == 60_000
+
+
 async def test_a_definition_is_registered_once(api: Api) -> None:
     made = await api.ok("PUT", VERSION, ORDER, status=201)
     assert made["steps"] == ["charge_card", "reserve_stock", "wait_for_pickup", "ship"]

@@ -97,6 +97,14 @@ async def test_a_big_body_is_cut_and_its_connection_not_reused(call: Call, targe
     assert len(target.connections) == 2
 
 
+async def test_as_much_is_kept_as_is_wanted(caller: Caller, target: HttpTarget) -> None:
+    for size, cut in ((9_999, False), (10_000, False), (10_001, True)):
+        target.answer = answering(200, "y" * size)
+        answer = await caller.call("POST", URL(target.url), CIMultiDict(), b"{}", 5.0, wanted=10_000)
+        assert answer is not None
+        assert (answer.status, len(answer.body or ""), answer.cut) == (200, min(size, 10_000), cut)
+
+
 async def test_a_body_that_is_no_text(call: Call, target: HttpTarget) -> None:
     async def binary(_: web.Request) -> web.Response:
         return web.Response(body=b"a\0\xff\xfeb")

@@ -19,7 +19,7 @@ from cells.domain.workflow.events import Event
 from cells.domain.workflow.execution import Execution
 from cells.domain.workflow.folding import fold
 from cells.domain.workflow.parsing import parse_definition
-from cells.ports import Fence, Retryable, Store
+from cells.ports import Completion, Fence, Retryable, Store
 from cells.pulling import Held, Poller, PulledTask
 from cells.store.arrays import datetime_to_ms
 from cells.workflow_ports import NewExecution, Signalled, Taken, Turn, WorkflowRow
@@ -124,15 +124,24 @@ class Flows:
         self, task: PulledTask, outcome: Outcome = Outcome.SUCCEEDED, result: Any = None, **more: Any
     ) -> bool:
         """End a task as its worker would; whether that took effect."""
+        completion = await self._ending(task, outcome, result, **more)
+        applied = await self.store.complete([completion], host_id=self.world.host_id)
+        return applied.applied[0]
+
+    async def finish_all(self, done: Sequence[tuple[PulledTask, Any]]) -> None:
+        """End tasks together, with what each answers."""
+        completions = [await self._ending(task, Outcome.SUCCEEDED, result) for task, result in done]
+        applied = await self.store.complete(completions, host_id=self.world.host_id)
+        assert all(applied.applied)
+
+    async def _ending(self, task: PulledTask, outcome: Outcome, result: Any, **more: Any) -> Completion:
         claim = task.claim
         held = Held(tenant_id=self.tenant, key=claim.key, epoch=claim.epoch)
         (run,) = await self.store.pulled_runs([held])
         assert run is not None
         said = None if result is None else msgspec.json.encode(result).decode()
         ending = Ending(epoch=claim.epoch, outcome=outcome, result=said, **more)
-        completion = ending_completion(run, ending, finished_ms=ms(now()), rand=0.0)
-        applied = await self.store.complete([completion], host_id=self.world.host_id)
-        return applied.applied[0]
+        return ending_completion(run, ending, finished_ms=ms(now()), rand=0.0)
 
     async def do(self, queue: str, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> PulledTask:
         """A worker's whole turn, and what follows from it."""

@@ -2,13 +2,15 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from cells.domain.ids import RunKey
-from cells.domain.job import JobDefinition, RetryPolicy, Schedule, ScheduleType, TargetRef
-from cells.domain.run import AttemptOutcome, RunState
+from cells.domain.job import Activity, JobDefinition, RetryPolicy, Schedule, ScheduleType, TargetRef
+from cells.domain.outcome import RESULT_TOO_LONG
+from cells.domain.run import BODY_LIMIT, RESULT_LIMIT, AttemptOutcome, RunState
 from cells.execution.recording import Answer, Instants, completion_of, instant, unusable
-from cells.ports import Claim
+from cells.ports import Claim, Completion
 
 DUE = 1_790_000_000_000
 POLICY = RetryPolicy(max_attempts=3, initial_backoff_seconds=10, max_backoff_seconds=600)
@@ -51,6 +53,26 @@ def test_success() -> None:
     assert done.attempt.claimed_at == "2026-09-21T14:13:20.002Z"
     assert done.attempt.started_at == "2026-09-21T14:13:20.005Z"
     assert done.attempt.finished_at == "2026-09-21T14:13:21.010Z"
+
+
+def test_a_step_answers_all_of_it() -> None:
+    step = Activity(workflow_id="w", step="s", key="w:s")
+    body = "x" * (RESULT_LIMIT - 1)
+
+    def done(activity: Activity | None, *, cut: bool = False) -> Completion:
+        made = replace(claim(), definition=msgspec.structs.replace(claim().definition, activity=activity))
+        answer = Answer(status=200, body=body, cut=cut)
+        return completion_of(made, answer, started_ms=DUE + 5, finished_ms=DUE + 6, host="h", rand=0.5)
+
+    whole = done(step)
+    assert (whole.state, whole.result, whole.attempt.body) == (RunState.SUCCEEDED, body, body[:BODY_LIMIT])
+    assert done(None, cut=True).result is None
+    failed = done(step, cut=True)
+    assert (failed.state, failed.reason, failed.result) == (RunState.FAILED, RESULT_TOO_LONG, None)
+    assert (failed.attempt.outcome, failed.attempt.status) == (AttemptOutcome.TERMINAL, 200)
+    # Nobody reads what undoing something has answered.
+    undo = done(msgspec.structs.replace(step, forward_key="w:r"), cut=True)
+    assert (undo.state, undo.result) == (RunState.SUCCEEDED, None)
 
 
 @pytest.mark.parametrize("answer", [Answer(status=503), Answer(status=429), Answer(error="timeout")])
