@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from prometheus_client import Histogram
@@ -194,7 +196,7 @@ class Desk:
         if not asking:
             return 0
         try:
-            got = await self._store.poll([w.poller for w in asking], host_id=self._host_id())
+            got = await self._poll([w.poller for w in asking])
         except (Retryable, Terminal) as fault:
             # They go on waiting; the next look may have more luck.
             log.warning("tasks cannot be polled", fault=str(fault)[:200])
@@ -222,6 +224,44 @@ class Desk:
         if undelivered:
             await self.give_back(undelivered)
         return len(asking)
+
+    async def _poll(self, pollers: Sequence[Poller]) -> Sequence[Sequence[PulledTask]]:
+        """One look for them, within their tenants' quotas of running runs."""
+        wanted: Counter[uuid.UUID] = Counter()
+        for poller in pollers:
+            wanted[poller.tenant_id] += poller.count
+        try:
+            left = dict(await self._queue.take_places(wanted))
+        except Retryable as fault:
+            # The count is away with all that comes through the gate; what is READY came through before.
+            log.warning("polled without a count of what runs", fault=str(fault)[:200])
+            left = {}
+        unused = Counter(left)
+        asking: list[tuple[int, Poller]] = []
+        for n, poller in enumerate(pollers):
+            count = min(poller.count, left.get(poller.tenant_id, poller.count))
+            if poller.tenant_id in left:
+                left[poller.tenant_id] -= count
+            if count:
+                asking.append((n, poller if count == poller.count else replace(poller, count=count)))
+        got: list[Sequence[PulledTask]] = [()] * len(pollers)
+        try:
+            if asking:
+                found = await self._store.poll([p for _, p in asking], host_id=self._host_id())
+                for (n, poller), tasks in zip(asking, found, strict=True):
+                    got[n] = tasks
+                    if poller.tenant_id in unused:
+                        unused[poller.tenant_id] -= len(tasks)
+        finally:
+            await self._give_places(+unused)
+        return got
+
+    async def _give_places(self, unused: Mapping[uuid.UUID, int]) -> None:
+        try:
+            await self._queue.give_places(unused)
+        except Retryable as fault:
+            # They are free again when the gate has counted twice.
+            log.warning("places of running runs not given back", fault=str(fault)[:200])
 
     async def _write_seen(self) -> None:
         try:

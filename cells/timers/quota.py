@@ -1,7 +1,8 @@
 """The quota of running runs at the gate: how many more members of a tenant may pass.
 
 Runs under way are counted in the store, by one statement for all tenants. Between two counts the gate
-itself counts what it lets through of those tenants that are near their quota. What passed lately may
+itself counts what it lets through of those tenants that are near their quota, and what polls and parked
+work that comes back take of the same room (`lua/room.lua`). What passed lately may
 not be in the store's count yet, so all that passed since the look before is taken for running: a tenant
 is rather held a moment too long than let past its quota. What is held is delayed, never dropped.
 """
@@ -15,8 +16,9 @@ from cells.ports import Clock, Store, TenantPlacement
 from cells.timers.queue import Passage, ValkeyQueue
 
 #: A tenant whose rates cannot fill its quota within so many seconds (four classes, a second's burst each)
-#: need not be counted at the gate.
-REACH_SECONDS = 6
+#: need not be counted at the gate; nor can what has no rate, polls and parked work that comes back, bring
+#: more than so many runs from one look to the next.
+REACH_SECONDS, OTHER_WAYS = 6, 5000
 #: Looks while somebody has used up half of a quota, and how much of the time counting may take at most.
 SHORT_SECONDS, COUNTING_SHARE = 0.2, 0.02
 #: An episode is over when a tenant has had room for so long (seconds).
@@ -98,4 +100,4 @@ def _quota(placement: TenantPlacement) -> int:
 
 
 def _reach(placement: TenantPlacement) -> int:
-    return 4 * placement.config.job_runs_per_second * (REACH_SECONDS + 1)
+    return max(4 * placement.config.job_runs_per_second * (REACH_SECONDS + 1), OTHER_WAYS)

@@ -23,8 +23,9 @@ _LUA = Path(__file__).parent / "lua"
 #: Every script begins with the files it builds on.
 _PARTS = {
     "add": ("keys",),
-    "exchange": ("keys", "fair", "capacity"),
+    "exchange": ("keys", "fair", "room", "capacity"),
     "park": ("keys",),
+    "places": ("keys", "room"),
     "pop": ("keys", "fair"),
     "refund": ("keys", "fair", "gate"),
     "release": ("keys", "fair", "gate"),

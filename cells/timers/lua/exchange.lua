@@ -52,12 +52,16 @@ local function waiting_for(target)
 end
 
 -- Take up to `room` parked members, most urgent class first, in order of due times. They are served:
--- their tenant pays its step of virtual time.
+-- their tenant pays its step of virtual time. They passed the gate long ago, so the tenant's quota of
+-- running runs counts them again, and what is LOW stays while the tenant's budget is spent.
 local function take(target, room, wanted)
   local out, n = {}, 0
   local tenant = tenant_of(target)
+  local left = room_of(tenant)
+  if left then room = math.min(room, left) end
   for p = 0, 3 do
     local limit = math.min(room - n, wanted[p + 1])
+    if p == LOW and limit > 0 and redis.call('HEXISTS', DELAYED, tenant) == 1 then limit = 0 end
     local found = limit > 0 and redis.call('ZPOPMIN', park(p, target), limit) or {}
     if #found > 0 then
       local names = {}
@@ -75,6 +79,7 @@ local function take(target, room, wanted)
       redis.call('ZADD', key, start + #names, tenant)
     end
   end
+  if left then pass(tenant, n) end
   return table.concat(out), n
 end
 

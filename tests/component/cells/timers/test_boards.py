@@ -169,6 +169,38 @@ async def test_nothing_comes_back_while_the_target_is_broken(
     assert (well.recovered, len(well.members), well.parked) == (True, 4, 0)
 
 
+async def test_what_comes_back_takes_of_the_room_for_running_runs(
+    queue: ValkeyQueue, clock: SetClock, member: MakeMember, tenants: list[uuid.UUID]
+) -> None:
+    now = clock.now_ms()
+    await queue.park([(member(now - n), "tgt_a") for n in range(5)])
+    await queue.put_room({tenants[0]: 3})
+    assert await queue.take_places({tenants[0]: 1, tenants[1]: 9}) == {tenants[0]: 1}
+    share = await tell(queue, "a", members=ROOM)
+    assert (len(share.members), share.parked) == (2, 3)
+    assert (await tell(queue, "a", members=ROOM)).members == ()
+    assert (await queue.passage(tenants[:1]))[tenants[0]].passed == 3
+    # Whoever took places for nothing gives them back.
+    assert await queue.take_places({tenants[0]: 4}) == {tenants[0]: 0}
+    await queue.give_places({tenants[0]: 1})
+    assert len((await tell(queue, "a", members=ROOM)).members) == 1
+    await queue.put_room({}, gone=tenants[:1])
+    assert len((await tell(queue, "a", members=ROOM)).members) == 2
+
+
+async def test_what_is_low_stays_parked_while_its_tenants_budget_is_spent(
+    queue: ValkeyQueue, clock: SetClock, member: MakeMember, tenants: list[uuid.UUID]
+) -> None:
+    now = clock.now_ms()
+    low, default = member(now - 9, priority=3), member(now)
+    await queue.put_delayed(tenants[:1])
+    await queue.park([(low, "tgt_a"), (default, "tgt_a")])
+    share = await tell(queue, "a", members=ROOM)
+    assert ([m.parent_id for m in share.members], share.parked) == ([default.parent_id], 1)
+    await queue.put_delayed((), gone=tenants[:1])
+    assert [m.parent_id for m in (await tell(queue, "a", members=ROOM)).members] == [low.parent_id]
+
+
 async def test_work_of_a_target_that_is_no_more_need_not_wait(
     queue: ValkeyQueue, clock: SetClock, member: MakeMember
 ) -> None:
