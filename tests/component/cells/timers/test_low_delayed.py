@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 from cells.domain.job import Priority, TargetRef, TargetType
+from cells.ports import Member
 from cells.pulling import Poller
 from cells.timers.queue import ValkeyQueue
 from tests.component.cells.store.world import World
@@ -49,26 +50,31 @@ async def test_low_work_waits_and_everything_runs_in_the_end(timers: Timers) -> 
     low = await timers.jobs(*[soon(-100 * n) for n in range(1, 6)], priority=Priority.LOW)
     others = await timers.jobs(soon(-1), fence=world.b, priority=Priority.LOW)
     mine = await timers.jobs(soon(-1))
+    came: list[Member] = []
 
-    def claimed() -> set[uuid.UUID]:
-        return set(timers.claimed_ids())
+    async def have_come(count: int) -> bool:
+        for priority in Priority:
+            members = await timers.queue.pop(priority=priority, limit=100)
+            came.extend(members)
+            await timers.claim(members)
+        return len(came) >= count
 
-    async with timers.running(timers.loader(), timers.dispatcher(), timers.sweeper()):
-        await eventually(lambda: claimed() == {job.job_id for job in (*others, *mine)})
+    async with timers.running(timers.loader(), timers.dispatcher(), timers.sweeper(), worker=False):
+        await eventually(lambda: have_come(2))
         await eventually(lambda: timers.metrics.tenants_held._value.get() == 1)
         newer = await timers.jobs(soon(-1), priority=Priority.LOW)
         await timers.queue.add(timers.members(newer))
         # Held however often the gate looks.
         looked = timers.metrics.wakes._value.get()
         await eventually(lambda: timers.metrics.wakes._value.get() > looked + 2)
-        assert len(timers.claims) == 2
+        assert await have_come(2)
+        assert {m.parent_id for m in came} == {job.job_id for job in (*others, *mine)}
         await eventually(lambda: told_one(world))
         await world.put_tenant(world.a, version=3)
-        await eventually(lambda: len(timers.claims) == 8)
-        due = [claim.due_ms for claim in timers.claims[2:]]
-        assert due == sorted(due)
-        assert timers.claims[-1].key.parent_id == newer[0].job_id
-        assert {c.key.parent_id for c in timers.claims[2:]} == {job.job_id for job in (*low, *newer)}
+        await eventually(lambda: have_come(8))
+    waited = sorted(timers.members([*low, *newer]), key=lambda m: m.due_ms)
+    assert [m.parent_id for m in came[2:]] == [m.parent_id for m in waited]
+    assert (len(timers.claims), timers.stale) == (8, [])
 
 
 async def told_one(world: World) -> bool:
