@@ -8,7 +8,7 @@ the target, and comes back with such an answer.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -148,4 +148,14 @@ class LimitBoard(Protocol):
 
     async def parked_for(self, members: Sequence[Member]) -> Sequence[str | None]:
         """The target each member is parked for, if it is."""
+        ...
+
+    async def take_places(self, wanted: Mapping[uuid.UUID, int]) -> Mapping[uuid.UUID, int]:
+        """What begins without coming through the release gate takes its tenant's room below the quota of
+        running runs all the same: how many of those wanted may begin, of tenants that are near it. They count
+        from now on."""
+        ...
+
+    async def give_places(self, unused: Mapping[uuid.UUID, int]) -> None:
+        """So many of those have not begun."""
         ...

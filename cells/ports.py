@@ -365,14 +365,6 @@ class Queue(LimitBoard, Protocol):
     def on_tasks(self, tell: Callable[[Sequence[QueueId] | None], None]) -> None:
         """`tell(queues)` when tasks were announced; None after an interruption: look everywhere."""
 
-    async def take_places(self, wanted: Mapping[uuid.UUID, int]) -> Mapping[uuid.UUID, int]:
-        """What begins without coming through the release gate takes its tenant's room below the quota of
-        running runs all the same: how many of those wanted may begin, of tenants that are near it. They count
-        from now on."""
-
-    async def give_places(self, unused: Mapping[uuid.UUID, int]) -> None:
-        """So many of those have not begun."""
-
     async def wait_ready(self, *, timeout: float) -> None:
         """Return when something was released since the last call, or after `timeout` seconds."""
 

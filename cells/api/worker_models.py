@@ -58,7 +58,7 @@ class CompleteIn(Body):
     outcome: Outcome
     result: JsonValue = Field(
         default=None,
-        description=f"Kept with the attempt, its first 4 KiB. Of a workflow's step its workflow gets all of it: "
+        description="Kept with the attempt, its first 4 KiB. Of a step of a workflow that gets all of it: "
         f"{RESULT_LIMIT // 1024} KiB at most, a longer one fails the step for good.",
     )
     error: ErrorText | None = Field(default=None, description="FAILED: why.")

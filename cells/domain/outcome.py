@@ -26,7 +26,8 @@ class CallError(enum.StrEnum):
 _TERMINAL_ERRORS = (CallError.BLOCKED, CallError.TARGET, CallError.RESULT)
 #: The error of a step that answered more than its workflow may keep.
 RESULT_TOO_LONG = (
-    f"{CallError.RESULT}: a step of a workflow may answer {RESULT_LIMIT} bytes ({RESULT_LIMIT // 1024} KiB) at most"
+    f"{CallError.RESULT}: a step of a workflow may answer {RESULT_LIMIT} bytes "
+    f"({RESULT_LIMIT // 1024} KiB) at most"
 )
 _RETRYABLE_STATUSES = frozenset({408, 425, 429})
 

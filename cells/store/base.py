@@ -12,7 +12,7 @@ from cells.pulling import QueueId
 from cells.store.allowance import PendingTimers
 from cells.store.database import Connection, Database, fetch_one
 from cells.store.definitions import DefinitionCache
-from cells.store.fronts import Front, ReadyFronts
+from cells.store.fronts import Front, HeldFronts, ReadyFronts
 from cells.store.journal import Entry, Journal
 
 
@@ -29,6 +29,7 @@ class StoreBase:
         self._oldest_timer = Front(seconds=60.0, ahead=True)
         self._oldest_lease = Front(seconds=60.0, ahead=True)  # of workers
         self._ready = ReadyFronts()
+        self._held = HeldFronts()
         self._host_name = cell_name  # of the incarnation registered through this store
         #: Called after a commit that left something to record for a workflow.
         self.workflows_due: Callable[[], None] = _nobody

@@ -103,7 +103,7 @@ class Claims(StoreBase):
                 if careful:
                     stale += await _drop_existing(connection, batch)
                 await admit_overlaps(connection, batch)
-                await concurrency.admit(connection, batch)
+                await concurrency.admit(connection, batch, self._held)
                 await offers(connection, batch)
                 take_workflows(batch)
                 if not batch.empty():

@@ -32,9 +32,10 @@ from cells.store.arrays import (
 )
 from cells.store.base import StoreBase
 from cells.store.callbacks import Ended, ended, tell
-from cells.store.concurrency import Key, wake
+from cells.store.concurrency import wake
 from cells.store.database import Connection, Row, fetch_all, run
 from cells.store.events import fingerprint_of, tell_dead
+from cells.store.fronts import Key
 from cells.store.journal import RELEASED, Entry, seconds
 from cells.store.overlap import wake_buffered
 from cells.store.step_results import hand_on
@@ -64,8 +65,7 @@ class Completions(StoreBase):
         retries: list[Member] = []
         async with self._database.transaction() as connection:
             ordered = sorted(range(len(completions)), key=lambda n: _place(completions[n]))
-            inputs = _outcomes([completions[n] for n in ordered])
-            rows = await fetch_all(connection, "complete_runs", inputs)
+            rows = await fetch_all(connection, "complete_runs", _outcomes([completions[n] for n in ordered]))
             if not rows:
                 return Applied(applied=applied, retries=(), states=states)
             entry = Entry()

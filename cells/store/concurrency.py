@@ -12,6 +12,7 @@ RUNNING, and neither waits for the other's.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -37,13 +38,12 @@ from cells.store.arrays import (
 from cells.store.base import StoreBase
 from cells.store.claim_batch import ClaimBatch, Insert, claim_keys, is_guarded
 from cells.store.database import Connection, Row, fetch_all, run
+from cells.store.fronts import HeldFronts, Key
 from cells.store.journal import Entry, seconds
 
 #: Keys looked at together by `wake_parked`.
 _KEYS = 200
 _FIRST = (uuid.UUID(int=0), "")
-
-Key = tuple[uuid.UUID, str]
 
 
 class _Wish(NamedTuple):
@@ -65,13 +65,13 @@ def key_of(tenant_id: uuid.UUID, definition: JobDefinition) -> Key | None:
     return tenant_id, key
 
 
-async def admit(connection: Connection, batch: ClaimBatch) -> None:
+async def admit(connection: Connection, batch: ClaimBatch, fronts: HeldFronts) -> None:
     """Park what of the batch has no place. Free, where nothing has a key."""
     wanting = [(key, c) for c in batch.claims() if (key := key_of(c.tenant_id, c.definition)) is not None]
     if not wanting:
         return
     keys = sorted({key for key, _ in wanting})
-    held = await places_taken(connection, keys)
+    held = await places_taken(connection, keys, fronts)
     wishes = await _wishes(connection, wanting, keys, held)
     denied: set[int] = set()
     woken: list[tuple[uuid.UUID, Row]] = []
@@ -100,21 +100,22 @@ async def admit(connection: Connection, batch: ClaimBatch) -> None:
         batch.nexts += [_member(row) for row in rows]
 
 
-async def places_taken(connection: Connection, keys: Sequence[Key]) -> dict[Key, int]:
+async def places_taken(connection: Connection, keys: Sequence[Key], fronts: HeldFronts) -> dict[Key, int]:
     """Lock these keys (sorted, each once) until the transaction ends, and count what is RUNNING. Whoever
     starts a run of a key does so after this, and says so with `hold`."""
     await _lock(connection, keys)
-    rows = await fetch_all(connection, "concurrency_held", _key_columns(keys))
-    return {keys[i - 1]: count for i, count in rows}
+    return await _count(connection, keys, fronts)
 
 
-async def admit_polled(connection: Connection, claims: Sequence[Claim]) -> tuple[list[Claim], set[RunKey]]:
+async def admit_polled(
+    connection: Connection, claims: Sequence[Claim], fronts: HeldFronts
+) -> tuple[list[Claim], set[RunKey]]:
     """Of tasks that workers are about to get, the oldest first: those that take a place of their key (say
     so with `hold`), and which ones found none and are parked. Free, where none has a key."""
     wanting = [c for c in claims if c.definition.concurrency_key is not None]
     if not wanting:
         return [], set()
-    held = await places_taken(connection, sorted({_key(c) for c in wanting}))
+    held = await places_taken(connection, sorted({_key(c) for c in wanting}), fronts)
     holding: list[Claim] = []
     denied: list[Claim] = []
     for claim in sorted(wanting, key=lambda c: c.due_ms):
@@ -162,7 +163,9 @@ class Concurrency(StoreBase):
         async with self._database.transaction() as connection:
             rows = await fetch_all(connection, "concurrency_keys", place)
             self._key_place = (rows[-1][0], rows[-1][1]) if len(rows) == _KEYS else _FIRST
-            free = {(row[0], row[1]): row[2] for row in rows if row[2] > 0}
+            limits = {(row[0], row[1]): row[2] for row in rows if row[2] > 0}
+            held = await _count(connection, sorted(limits), self._held)
+            free = {key: limit - held[key] for key, limit in limits.items() if limit > held[key]}
             if not free:
                 return []
             members = await wake(connection, Counter(free).elements())
@@ -173,6 +176,19 @@ class Concurrency(StoreBase):
                     entry.intent(member.tenant_id, "run.wake", name, 0, 0)
                 await self._journal.append(connection, host_id, entry)
             return members
+
+
+async def _count(connection: Connection, keys: Sequence[Key], fronts: HeldFronts) -> dict[Key, int]:
+    """What is RUNNING of each of these keys."""
+    if not keys:
+        return {}
+    began = time.monotonic()
+    starts = fronts.begin(keys, began)
+    since = instants([from_datetime(start) for start in starts])
+    rows = await fetch_all(connection, "concurrency_held", {**_key_columns(keys), "since": since})
+    for i, _, first, at in rows:
+        fronts.ended(keys[i - 1], starts[i - 1], first, at=at, now=began)
+    return {keys[i - 1]: count for i, count, _, _ in rows}
 
 
 async def _lock(connection: Connection, keys: Sequence[Key]) -> None:

@@ -9,6 +9,7 @@ from the beginning: as often as such looks may take a small share of the time.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -24,6 +25,12 @@ READY_SECONDS = 1.0
 _CLASSES = ("critical", "high", "default", "low")
 _KEPT = 10_000
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+#: No transaction that starts a run is open for so long; a lease is longer than nothing.
+HELD_MARGIN = timedelta(seconds=60)
+#: Places of a key are counted from the beginning this often (seconds), should the clock have been set back.
+HELD_SECONDS = 600.0
+#: A tenant and a concurrency key.
+Key = tuple[uuid.UUID, str]
 
 
 class Front:
@@ -145,3 +152,29 @@ class ReadyLook:
         for queue, priority in shut:
             self._fronts[queue].came(priority, BEGINNING)
         return again
+
+
+class HeldFronts:
+    """The runs that hold places of concurrency keys, by when their leases end. No look may miss one: what
+    has been started since a look ends later than that look began, and what lived then was found."""
+
+    def __init__(self) -> None:
+        self._since: dict[Key, datetime] = {}
+        self._next: dict[Key, float] = {}  # steady clock: when all of it is looked at again
+
+    def begin(self, keys: Sequence[Key], now: float) -> list[datetime]:
+        """Where a look that is taken now begins, key by key."""
+        if len(self._since) + len(keys) > _KEPT:
+            self._since.clear()
+            self._next.clear()
+        return [
+            self._since.get(key, BEGINNING) if now < self._next.get(key, now) else BEGINNING for key in keys
+        ]
+
+    def ended(self, key: Key, since: datetime, first: datetime | None, *, at: datetime, now: float) -> None:
+        """Of those that a look found from `since` on, when the first lease ends. It began `at` (the store's
+        clock) and `now`."""
+        nothing = at - HELD_MARGIN
+        self._since[key] = nothing if first is None else min(first, nothing)
+        if since == BEGINNING:
+            self._next[key] = now + HELD_SECONDS

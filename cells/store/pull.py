@@ -97,7 +97,8 @@ class Pulls(Completions):
             more = self._passed_over(queues, stuck) or again
             if not offered:
                 return not more
-            holding, parked = await admit_polled(connection, [task.claim for _, task in offered])
+            claims = [task.claim for _, task in offered]
+            holding, parked = await admit_polled(connection, claims, self._held)
             found: defaultdict[int, list[PulledTask]] = defaultdict(list)
             for place, task in offered:
                 if task.claim.key not in parked:
@@ -258,7 +259,7 @@ async def _shut(connection: Connection, queues: Sequence[QueueId]) -> list[tuple
     be found when it may go on."""
     tenants = uuids(list({tenant for tenant, _ in queues}))
     rows = await fetch_all(connection, "pull_shut", {"tenants": tenants})
-    wholly: dict[uuid.UUID, bool] = {tenant: everything for tenant, everything in rows}
+    wholly: dict[uuid.UUID, bool] = dict(rows)
     return [
         (place, priority)
         for place, (tenant, _) in enumerate(queues)

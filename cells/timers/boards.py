@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -117,6 +117,18 @@ class Boards:
         )
         # The time of its release, the tenant, and then the target's id.
         return [place[24:].decode() if place is not None else None for place in found]
+
+    async def take_places(self, wanted: Mapping[uuid.UUID, int]) -> Mapping[uuid.UUID, int]:
+        """See `LimitBoard.take_places`."""
+        tenants = list(wanted)
+        args = [part for tenant in tenants for part in (tenant.bytes, wanted[tenant])]
+        granted = await self._valkey.script("places", *args)
+        return {tenant: n for tenant, n in zip(tenants, granted, strict=True) if n >= 0}
+
+    async def give_places(self, unused: Mapping[uuid.UUID, int]) -> None:
+        """See `LimitBoard.give_places`."""
+        if unused:
+            await self._valkey.script("places", *(part for t, n in unused.items() for part in (t.bytes, -n)))
 
 
 def _row(report: TargetReport) -> list[object]:

@@ -124,15 +124,6 @@ class ValkeyQueue(Boards):
         args = [part for (priority, tenant), n in counts.items() for part in (int(priority), tenant, n)]
         await self._valkey.script("refund", self._clock.now_ms(), DEFAULT_RATE, *args)
 
-    async def take_places(self, wanted: Mapping[uuid.UUID, int]) -> Mapping[uuid.UUID, int]:
-        tenants = list(wanted)
-        granted = await self._valkey.script("places", *(part for t in tenants for part in (t.bytes, wanted[t])))
-        return {tenant: n for tenant, n in zip(tenants, granted, strict=True) if n >= 0}
-
-    async def give_places(self, unused: Mapping[uuid.UUID, int]) -> None:
-        if unused:
-            await self._valkey.script("places", *(part for t, n in unused.items() for part in (t.bytes, -n)))
-
     async def wait_ready(self, *, timeout: float) -> None:
         if not self._ready.is_set():
             try:

@@ -141,7 +141,8 @@ class Event(Shape):
         description="job.created, job.edited, job.revived, job.paused, job.resumed, job.completed, "
         "job.cancelled, run.dead_lettered, run.redriven, target.created, target.edited, target.approved, "
         "target.pending, target.disabled, target.gone, target.deleted, target.secret_rotated, target.tested, "
-        "operation.started, operation.stopped, operation.ended, quota.reached, budget.spent; others may follow."
+        "operation.started, operation.stopped, operation.ended, quota.reached, budget.spent; "
+        "others may follow."
     )
     at: datetime
     subject: str = Field(description="The id of what it is about; of the first one where they are many.")

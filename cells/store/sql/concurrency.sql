@@ -6,10 +6,13 @@ SELECT pg_advisory_xact_lock(k.n) FROM (
     FROM unnest(%(tenants)s::uuid[], %(keys)s::text[]) AS w (tenant_id, key) ORDER BY n) AS k;
 
 -- name: concurrency_held
--- How many runs of some keys (tenant_id, key) are RUNNING.
-SELECT w.i::int, (SELECT count(*) FROM runs r
-                  WHERE r.tenant_id = w.tenant_id AND r.concurrency_key = w.key AND r.lease_expires_at IS NOT NULL)::int
-FROM unnest(%(tenants)s::uuid[], %(keys)s::text[]) WITH ORDINALITY AS w (tenant_id, key, i);
+-- How many runs of some keys (tenant_id, key) are RUNNING, under leases that end from a time on; which of those ends
+-- first, and when this look began.
+SELECT w.i::int, h.held::int, h.first, statement_timestamp()
+FROM unnest(%(tenants)s::uuid[], %(keys)s::text[], %(since)s::timestamptz[]) WITH ORDINALITY AS w (tenant_id, key, since, i)
+CROSS JOIN LATERAL (SELECT count(*) AS held, min(r.lease_expires_at) AS first FROM runs r
+                    WHERE r.tenant_id = w.tenant_id AND r.concurrency_key = w.key
+                      AND r.lease_expires_at >= w.since) AS h;
 
 -- name: concurrency_waiting
 -- The oldest runs that wait for a place of some keys (tenant_id, key): parked ones, and those due for
@@ -96,8 +99,8 @@ WHERE r.tenant_id = q.tenant_id AND r.parent_id = q.parent_id
 RETURNING r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.series, r.attempt, r.priority, r.shard, r.timer_at;
 
 -- name: concurrency_keys
--- Keys behind a place (tenant_id, key) that anything waits for, with the room they have for the oldest
--- parked one: each found by one probe.
+-- Keys behind a place (tenant_id, key) that anything waits for, with the limit of the oldest parked one (0: none
+-- is): each found by one probe.
 WITH RECURSIVE walk AS (
     (SELECT r.tenant_id, r.concurrency_key AS key, 1 AS n FROM runs r
      WHERE r.concurrency_key IS NOT NULL AND r.timer_at IS NOT NULL
@@ -112,9 +115,7 @@ WITH RECURSIVE walk AS (
         ORDER BY r.tenant_id, r.concurrency_key LIMIT 1) AS s
     WHERE w.n < %(limit)s
 )
-SELECT w.tenant_id, w.key, coalesce(o.max_concurrent, 0) - (
-           SELECT count(*) FROM runs h
-           WHERE h.tenant_id = w.tenant_id AND h.concurrency_key = w.key AND h.lease_expires_at IS NOT NULL)::int
+SELECT w.tenant_id, w.key, coalesce(o.max_concurrent, 0)
 FROM walk w LEFT JOIN LATERAL (
     SELECT r.max_concurrent FROM runs r
     WHERE r.tenant_id = w.tenant_id AND r.concurrency_key = w.key AND r.timer_at IS NOT NULL AND r.timer_at >= %(never)s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from cells.domain.run import RunState
 from cells.ports import Conflict
 from tests.component.cells.api.harness import Api, Cell
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -134,8 +134,7 @@ async def test_an_edit_that_loses_against_a_run_says_so(running: Cell) -> None:
             return getattr(running.store, name)
 
         async def edit_job(self, *args: Any, **more: Any) -> Any:
-            while not await running.claim(job["job_id"]):
-                await asyncio.sleep(0.05)
+            await eventually(lambda: running.claim(job["job_id"]))
             return await running.store.edit_job(*args, **more)
 
     racing = running.with_engines(store=Slow())  # type: ignore[arg-type]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from cells.domain.job import JobState, OverlapPolicy, TargetRef, TargetType
 from cells.domain.run import RunState
 from cells.ports import Claim, Member
 from cells.pulling import Poller
+from cells.store.database import fetch_row
+from cells.store.fronts import HeldFronts
+from cells.store.queries import QUERIES
 from tests.component.cells.store.world import (
     World,
     completion,
@@ -132,6 +137,47 @@ async def test_a_recurring_job_goes_on_while_its_run_waits(world: World) -> None
     result = await world.claim(member_of(job, world.a.tenant_id))
     assert (result.claims, len(result.next_members)) == ([], 1)
     assert (await world.job(job)).next_run_at == start + timedelta(hours=1)
+
+
+async def test_counting_places_does_not_walk_what_has_ended(world: World, cell_database_url: str) -> None:
+    """An open transaction keeps the entries of ended runs in the index of places; whoever lives is counted,
+    also one whose lease ended long ago."""
+    first, second, third = (keyed(seconds_ago(30 - n), 2) for n in range(3))
+    await world.create(first, second, third)
+    (claim,) = (await world.claim(member_of(first, world.a.tenant_id))).claims
+    with psycopg.connect(cell_database_url) as another:
+        another.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        another.execute("SELECT count(*) FROM runs")
+        for _ in range(20):
+            await world.sql.execute(
+                b"DO $$ BEGIN FOR i IN 1..100 LOOP UPDATE runs SET lease_expires_at = clock_timestamp()"
+                b" - interval '1 hour' + i * interval '1 ms'; END LOOP; END $$"
+            )
+        await world.sql.execute(b"UPDATE runs SET lease_expires_at = clock_timestamp() + interval '1 minute'")
+        world.store._held = HeldFronts()
+        assert await _pages_of_places(world) > 60
+        assert await _pages_of_places(world) < 30
+        # Its lease ends without an end of it: it is counted for as long as nobody has taken it back.
+        await world.sql.execute(b"UPDATE runs SET lease_expires_at = clock_timestamp() - interval '1 second'")
+        assert len((await world.claim(member_of(second, world.a.tenant_id))).claims) == 1
+        assert (await world.claim(member_of(third, world.a.tenant_id))).claims == []
+        another.rollback()
+    await world.complete(claim, RunState.SUCCEEDED)
+
+
+async def _pages_of_places(world: World) -> int:
+    """How many pages a look at the places of the key reads; and where the next one begins."""
+    key = (world.a.tenant_id, "k")
+    began = time.monotonic()
+    (since,) = world.store._held.begin([key], began)
+    asked = {"tenants": [key[0]], "keys": [key[1]], "since": [since]}
+    question = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + QUERIES["concurrency_held"]
+    async with world.store._database.transaction() as connection:
+        ((plan,),) = await (await connection.execute(question, asked)).fetchall()
+        _, _, first, at = await fetch_row(connection, "concurrency_held", asked)
+    world.store._held.ended(key, since, first, at=at, now=began)
+    top = plan[0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
 
 
 async def test_several_claimers_never_exceed_the_limit_and_leave_nothing(world: World) -> None:

@@ -18,6 +18,7 @@ from cells.store.migrate import migrate, migrations
 from cells.store.postgres import PostgresStore
 from cells.store.queries import QUERIES
 from tests.component.cells.store.world import World, make_world, new_id, new_job, seconds_ago
+from tests.waiting import eventually
 
 
 def test_migrations_are_applied_once(empty_database_url: str) -> None:
@@ -87,9 +88,12 @@ async def test_a_write_that_meets_a_new_partition_may_be_tried_again(
         values = f"FROM ('{now}') TO ('{now + timedelta(days=1)}')"
         await maker.execute(f"ALTER TABLE journal ATTACH PARTITION journal_now FOR VALUES {values}".encode())
         writing = asyncio.create_task(world.create(new_job(seconds_ago(-60))))
-        while not await world.value("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+
+        async def waits() -> bool:
             assert not writing.done()
-            await asyncio.sleep(0.01)
+            return bool(await world.value("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+
+        await eventually(waits)
         await maker.commit()
     with pytest.raises(Retryable, match="partition"):
         await writing
@@ -144,6 +148,7 @@ HOT = [
     "target_in_flight",
     "job_stats_read",
     "job_get_by_key",
+    "concurrency_held",
 ]
 
 

@@ -1,4 +1,4 @@
-"""LOW work of a tenant whose budget is spent: it waits at the gate and in its queues, in order, and runs in the end."""
+"""LOW work of a tenant whose budget is spent: it waits, in order, and runs in the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ QUEUE = TargetRef(type=TargetType.TASK_QUEUE, task_queue="ledger", lease_seconds
 
 async def told(world: World) -> list[uuid.UUID]:
     """Whom events say that the budget is spent."""
-    return [t for (t,) in await world.rows("SELECT tenant_id FROM events WHERE type = 'budget.spent' ORDER BY seq")]
+    return [
+        t
+        for (t,) in await world.rows("SELECT tenant_id FROM events WHERE type = 'budget.spent' ORDER BY seq")
+    ]
 
 
 async def test_the_gate_holds_what_is_low_and_lets_it_go_in_order(

@@ -1,92 +1,174 @@
-"""A signal and a timer at one time: one of them wins, once, and the answer says which."""
+"""A signal and a timer in the same instant: one of them wins, once, and the answer says which.
+
+Who comes first is decided by who holds what the other one waits for, in each order.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import psycopg
+import pytest
 
 from cells.domain.workflow.execution import StepState
-from cells.workflow_ports import WorkflowRow
+from cells.domain.workflow.folding import fold
+from cells.workflow_ports import Signalled, Taken, Turn
 from tests.component.cells.store.world import now
-from tests.component.cells.workflows.harness import Flows
+from tests.component.cells.workflows.harness import AheadPlanner, Flows
 from tests.waiting import eventually
 
-TEXT = """
+NAME = "race-1"
+HOUR_MS = 3_600_000
+
+
+class TimersAhead(AheadPlanner):
+    """For it timers are due an hour early; what was said was said when it was."""
+
+    def plan(self, taken: Taken) -> Turn | None:
+        return super().plan(replace(taken, now_ms=taken.now_ms + HOUR_MS))
+
+
+@pytest.fixture
+async def other(workflow_database_url: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    """A connection whose transaction others wait for."""
+    async with await psycopg.AsyncConnection.connect(workflow_database_url) as connection:
+        yield connection
+        await connection.rollback()
+
+
+async def waiting(flows: Flows, *, timeout: str) -> None:
+    """An execution that waits for a signal, for so long."""
+    text = f"""
 workflow: race
 version: 1
 steps:
   - id: wait
-    wait_for_signal: { name: go, timeout: 2s }
+    wait_for_signal: {{ name: go, timeout: {timeout} }}
     on_timeout: continue
 """
-
-
-async def raced(flows: Flows) -> WorkflowRow:
-    """One that waits for a signal, or for its timer."""
-    await flows.register(TEXT)
-    await flows.start("race-1", "race")
+    await flows.register(text)
+    await flows.start(NAME, "race")
     await flows.settle()
-    return await flows.row("race-1")
 
 
-async def is_due(row: WorkflowRow) -> None:
-    """Its timer's time has come; no engine has looked since."""
-    timer_at = row.timer_at
+async def its_time_comes(flows: Flows) -> None:
+    """Until the timer is due for everybody."""
+    timer_at = (await flows.row(NAME)).timer_at
     assert timer_at is not None
-
-    async def over() -> bool:
-        return now() > timer_at
-
-    await eventually(over, timeout=30)
+    await eventually(lambda: now() > timer_at + timedelta(milliseconds=1))
 
 
-async def ended(flows: Flows, *, late: bool) -> None:
+def signal(flows: Flows) -> Coroutine[Any, Any, Signalled | None]:
+    return flows.signal(NAME, signal_id="s", name="go")
+
+
+@asynccontextmanager
+async def held_up(flows: Flows, word: Coroutine[Any, Any, Any]) -> AsyncIterator[asyncio.Task[Any]]:
+    """Somebody who waits for another's lock by the time the block begins, and has ended with it."""
+
+    before = await _waiting_for_locks(flows)
+
+    async def waits() -> bool:
+        return await _waiting_for_locks(flows) > before
+
+    task = asyncio.ensure_future(word)
+    try:
+        await eventually(waits)
+        yield task
+        await task
+    finally:
+        task.cancel()
+
+
+async def _waiting_for_locks(flows: Flows) -> int:
+    ((count,),) = await flows.sql(
+        b"SELECT count(*) FROM pg_stat_activity"
+        b" WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    return int(count)
+
+
+async def is_late(flows: Flows, said: Signalled | None) -> bool:
+    """Who won, as the history and the answer say alike."""
+    assert said is not None
     await flows.settle()
-    execution = await flows.execution("race-1")
+    execution = fold(await flows.history(NAME))
     step = execution.steps["wait"]
-    assert (step.state, step.timed_out) == (StepState.COMPLETED, late)
-    assert execution.late_signals == (["s-1"] if late else [])
-    told = await flows.told("race-1")
-    assert (told.count("TIMER_FIRED wait"), told.count("SIGNAL_RECEIVED")) == (int(late), 1)
+    assert step.state is StepState.COMPLETED
+    late = execution.late_signals == ["s"]
+    assert step.timed_out is late
+    assert said.status == ("late" if late else "accepted")
+    return late
 
 
-async def answered(flows: Flows) -> str:
-    taken = await flows.signal("race-1", name="go")
-    assert taken is not None
-    return taken.status
-
-
-async def test_a_signal_that_came_before_the_time_wins_however_late_it_is_recorded(flows: Flows) -> None:
-    row = await raced(flows)
-    assert await answered(flows) == "accepted"
-    await is_due(row)
-    await ended(flows, late=False)
-
-
-async def test_a_signal_behind_the_time_is_late_though_no_engine_has_looked(flows: Flows) -> None:
-    row = await raced(flows)
-    await is_due(row)
-    assert await answered(flows) == "late"
-    await ended(flows, late=True)
-
-
-async def test_a_signal_that_is_held_up_until_the_time_is_late(
-    flows: Flows, workflow_database_url: str
+async def test_a_signal_that_waits_for_the_row_while_the_timer_does(
+    flows: Flows, other: psycopg.AsyncConnection[Any]
 ) -> None:
-    row = await raced(flows)
-    async with await psycopg.AsyncConnection.connect(workflow_database_url) as engine:
-        await engine.execute(b"SELECT FROM workflows FOR NO KEY UPDATE")
-        answer = asyncio.create_task(answered(flows))
+    """Both wait for the same row. It comes free before the instant, and the engine finds both."""
+    await waiting(flows, timeout="1h")
+    flows.planner = TimersAhead()
+    # The timer is due for the engine, once it may have the row.
+    await other.execute("UPDATE workflows SET timer_at = now() - interval '1 second'")
+    async with held_up(flows, signal(flows)) as said:
+        await flows.settle()
+        assert "TIMER_FIRED wait" not in await flows.told(NAME), "it is somebody else's"
+        await other.commit()
+    assert not await is_late(flows, said.result())
 
-        async def waits() -> bool:
-            return await flows.sql(
-                b"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-                b" AND wait_event_type = 'Lock'"
-            ) == [(1,)]
 
-        await eventually(waits, timeout=30)
-        await is_due(row)
-        await engine.commit()
-    assert await answer == "late"
-    await ended(flows, late=True)
+async def test_a_signal_that_gets_the_row_only_after_the_instant(
+    flows: Flows, other: psycopg.AsyncConnection[Any]
+) -> None:
+    """It is late, though the timer has not been recorded by then."""
+    await waiting(flows, timeout="1s")
+    await other.execute("SELECT FROM workflows FOR UPDATE")
+    async with held_up(flows, signal(flows)) as said:
+        await its_time_comes(flows)
+        await flows.settle()
+        assert "TIMER_FIRED wait" not in await flows.told(NAME), "it is somebody else's"
+        await other.rollback()
+    assert "TIMER_FIRED wait" not in await flows.told(NAME)
+    assert await is_late(flows, said.result())
+
+
+async def test_a_timer_that_is_being_recorded_when_the_signal_comes(
+    flows: Flows, other: psycopg.AsyncConnection[Any]
+) -> None:
+    """The engine has the row and is held up in its transaction; the signal waits for it."""
+    await waiting(flows, timeout="1s")
+    await its_time_comes(flows)
+    row = await flows.row(NAME)
+    await other.execute(
+        "INSERT INTO workflow_events (tenant_id, run_id, seq, epoch, type, at, data)"
+        " VALUES (%s, %s, %s, 0, 'X', now(), '{}')",
+        (flows.tenant, row.run_id, row.next_seq),
+    )
+    async with held_up(flows, flows.settle()), held_up(flows, signal(flows)) as said:
+        await other.rollback()
+    assert "TIMER_FIRED wait" in await flows.told(NAME)
+    assert await is_late(flows, said.result())
+
+
+async def test_a_signal_that_is_being_put_in_when_the_timer_is_due(
+    flows: Flows, other: psycopg.AsyncConnection[Any]
+) -> None:
+    """The signal has the row and is held up in its transaction; the engine passes the execution over."""
+    await waiting(flows, timeout="1h")
+    await flows.sql(b"UPDATE workflows SET timer_at = now() - interval '1 second'")
+    flows.planner = TimersAhead()
+    row = await flows.row(NAME)
+    await other.execute(
+        "INSERT INTO workflow_signals (tenant_id, workflow_id, signal_id, name, payload_hash, run_id)"
+        " VALUES (%s, %s, 's', 'go', '', %s)",
+        (flows.tenant, NAME, row.run_id),
+    )
+    async with held_up(flows, signal(flows)) as said:
+        await flows.settle()
+        assert "TIMER_FIRED wait" not in await flows.told(NAME), "the signal is in front"
+        await other.rollback()
+    assert not await is_late(flows, said.result())

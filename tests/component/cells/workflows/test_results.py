@@ -1,4 +1,4 @@
-"""What steps answer reaches their workflow whole, up to a bound; what is longer fails the step, which was done."""
+"""What steps answer reaches their workflow whole, up to a bound; what is longer fails the step."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ def text(**activity: Any) -> str:
     """A step, and one that reads what it answered."""
     steps = [
         {"id": "fetch", "activity": activity or FETCH, "compensate_with": "drop"},
-        {"id": "store", "activity": {"task_queue": "next", "type": "STORE"}, "input": "${steps.fetch.result.rows}"},
+        {
+            "id": "store",
+            "activity": {"task_queue": "next", "type": "STORE"},
+            "input": "${steps.fetch.result.rows}",
+        },
     ]
     undo = [{"id": "drop", "activity": {"task_queue": "undo", "type": "DROP"}}]
-    return msgspec.json.encode({"workflow": "report", "version": 1, "steps": steps, "compensations": undo}).decode()
+    return msgspec.json.encode(
+        {"workflow": "report", "version": 1, "steps": steps, "compensations": undo}
+    ).decode()
 
 
 def rows(size: int) -> dict[str, str]:
@@ -46,7 +52,9 @@ async def begun(flows: Flows, **activity: Any) -> None:
 
 async def kept(flows: Flows) -> list[int]:
     """How many bytes attempts of runs keep of what was answered."""
-    found = await flows.sql(b"SELECT octet_length(a ->> 'body') FROM runs, jsonb_array_elements(attempts) AS a")
+    found = await flows.sql(
+        b"SELECT octet_length(a ->> 'body') FROM runs, jsonb_array_elements(attempts) AS a"
+    )
     return [size for (size,) in found if size is not None]
 
 
@@ -72,9 +80,12 @@ async def test_each_of_several_gets_its_own(flows: Flows) -> None:
     tasks = await flows.poll("q", count=3)
     results = {}
     for task, size in zip(tasks, (9_000, 100, 30_000), strict=True):
-        assert (activity := task.claim.definition.activity) is not None
+        activity = task.claim.definition.activity
+        assert activity is not None
         results[activity.step] = rows(size)
-    await flows.finish_all([(task, rows(size)) for task, size in zip(tasks, (9_000, 100, 30_000), strict=True)])
+    await flows.finish_all(
+        [(task, rows(size)) for task, size in zip(tasks, (9_000, 100, 30_000), strict=True)]
+    )
     await flows.settle()
     execution = await flows.execution("wide-1")
     assert {step: execution.steps[step].result for step in results} == results
@@ -98,7 +109,8 @@ async def test_a_task_that_answers_too_much_has_failed_and_is_undone(flows: Flow
 async def called(flows: Flows, answer: Answer) -> None:
     """The step's call has been answered like that."""
     ((parent, at, ordinal, priority, shard, series, attempt),) = await flows.sql(
-        b"SELECT parent_id, scheduled_for, ordinal, priority, shard, series, attempt FROM runs WHERE state = 'DUE'"
+        b"SELECT parent_id, scheduled_for, ordinal, priority, shard, series, attempt FROM runs"
+        b" WHERE state = 'DUE'"
     )
     member = Member(
         tenant_id=flows.tenant,

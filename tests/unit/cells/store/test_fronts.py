@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 
-from cells.store.fronts import BEGINNING, MARGIN, SHARE, Front
+from cells.store.fronts import BEGINNING, HELD_MARGIN, HELD_SECONDS, MARGIN, SHARE, Front, HeldFronts
 
 NOW = datetime(2026, 9, 28, 12, tzinfo=UTC)
 
@@ -57,3 +58,17 @@ def test_who_lacks_something_looks_from_the_beginning_at_once() -> None:
     front.ended([None], at=NOW, now=1.0, took=0.0)
     assert front.more(1.0)
     assert front.begin(1.0) == [BEGINNING]
+
+
+def test_no_place_that_is_held_is_missed() -> None:
+    fronts, key, other = HeldFronts(), (uuid.UUID(int=1), "k"), (uuid.UUID(int=1), "l")
+    assert fronts.begin([key, other], 0.0) == [BEGINNING, BEGINNING]
+    fronts.ended(key, BEGINNING, None, at=NOW, now=0.0)
+    # What was started meanwhile, and is not committed yet, ends later than this.
+    assert fronts.begin([key, other], 1.0) == [NOW - HELD_MARGIN, BEGINNING]
+    fronts.ended(key, NOW - HELD_MARGIN, ago(-3600), at=NOW, now=1.0)
+    assert fronts.begin([key], 2.0) == [NOW - HELD_MARGIN]
+    # A lease that has been over for long holds its place until somebody takes it back.
+    fronts.ended(key, NOW - HELD_MARGIN, ago(300), at=NOW, now=2.0)
+    assert fronts.begin([key], 3.0) == [ago(300)]
+    assert fronts.begin([key], HELD_SECONDS) == [BEGINNING]
