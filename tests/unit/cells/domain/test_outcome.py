@@ -25,7 +25,7 @@ def test_every_status() -> None:
 
 @pytest.mark.parametrize("error", CallError)
 def test_calls_without_an_answer(error: CallError) -> None:
-    expected = NEVER if error in (CallError.BLOCKED, CallError.TARGET) else AGAIN
+    expected = NEVER if error in (CallError.BLOCKED, CallError.TARGET, CallError.RESULT) else AGAIN
     assert classify(None, error) is expected
     assert classify(None, f"{error}: 10.0.0.1") is expected
     assert classify(200, error) is expected  # the answer broke off
