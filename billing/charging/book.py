@@ -82,6 +82,44 @@ class Segment:
         return self.prices.get((metric, region_policy)) or self.prices.get((metric, ANY_POLICY))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """Neighbouring segments in which one metric has one price, whatever else changes between them."""
+
+    first: int  # segment, from 0
+    end_before: int  # the first segment behind it
+    start: date
+    end: date
+    price: Price | None
+    book: Book | None  # the newest of them
+
+    @property
+    def days(self) -> int:
+        """How many."""
+        return (self.end - self.start).days
+
+
+def spans(found: Sequence[Segment], metric: str, region_policy: str) -> list[Span]:
+    """Segments joined where the price of a metric is the same: a change of other prices, or of a
+    minimum, leaves what is included and the limits of tiers whole."""
+    joined = []
+    numbered = [(i, segment, segment.price(metric, region_policy)) for i, segment in enumerate(found)]
+    for price, group in itertools.groupby(numbered, key=lambda each: each[2]):
+        same = list(group)
+        (first, start, _), (last, end, _) = same[0], same[-1]
+        joined.append(
+            Span(
+                first=first,
+                end_before=last + 1,
+                start=start.start,
+                end=end.end,
+                price=price,
+                book=end.book,
+            )
+        )
+    return joined
+
+
 def segments(period: Period, books: Sequence[Book], overrides: Sequence[Override] = ()) -> list[Segment]:
     """The period, cut where prices change."""
     cuts = {period.start, period.end}
@@ -116,14 +154,14 @@ def _segment(start: date, end: date, books: Sequence[Book], overrides: Sequence[
     return Segment(start=start, end=end, book=book, prices=prices, minimum=minimum)
 
 
-def shares(whole: int, found: Sequence[Segment], period: Period) -> list[int]:
-    """A whole number divided over segments by their days; what does not divide goes to the last."""
-    parts = [whole * segment.days // period.days for segment in found]
+def shares(whole: int, found: Sequence[Span], period: Period) -> list[int]:
+    """A whole number divided over spans by their days; what does not divide goes to the last."""
+    parts = [whole * span.days // period.days for span in found]
     if parts:
         parts[-1] += whole - sum(parts)
     return parts
 
 
-def share(segment: Segment, period: Period) -> Fraction:
-    """The part of a period that a segment is."""
-    return Fraction(segment.days, period.days)
+def share(span: Span, period: Period) -> Fraction:
+    """The part of a period that a span is."""
+    return Fraction(span.days, period.days)

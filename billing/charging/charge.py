@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from billing.charging.book import Book, Override, Period, Segment, segments, share, shares
+from billing.charging.book import Book, Override, Period, Segment, Span, segments, share, shares, spans
 from billing.charging.money import EXACT, allocate, quantize
 from billing.charging.prices import Part, Price
 
@@ -106,40 +107,51 @@ def charge(
     currency = _currency(books, currency)
     cut = segments(period, books, overrides)
     totals = _add_up(cut, used)
-    parts: list[tuple[Segment, str, str, Part]] = []
+    parts: list[_Charged] = []
     unpriced = set()
     for (metric, policy), quantities in sorted(totals.items()):
-        prices = [segment.price(metric, policy) for segment in cut]
-        included = _included(prices, cut, period)
-        for segment, price, quantity, free in zip(cut, prices, quantities, included, strict=True):
-            if not quantity:
+        joined = spans(cut, metric, policy)
+        for span, free in zip(joined, _included(joined, period), strict=True):
+            inside = quantities[span.first : span.end_before]
+            if not any(inside):
                 continue
-            if price is None:
+            if span.price is None:
                 unpriced.add((metric, policy))
                 continue
-            found = price.parts(quantity, share(segment, period), included=free)
-            parts += [(segment, metric, policy, part) for part in found]
-    places = [(USAGE, segment, metric, policy, part) for segment, metric, policy, part in parts]
-    exact = [part.amount for _, _, _, part in parts]
-    for segment, missing in _minimums(cut, period, parts):
-        places.append((MINIMUM, segment, "", "", None))
-        exact.append(missing)
+            found = span.price.parts(sum(inside), share(span, period), included=free)
+            parts += [_Charged(span, metric, policy, part, inside) for part in found]
+    minimums = _minimums(cut, period, parts)
+    exact = [*(c.part.amount for c in parts), *(missing for _, _, missing in minimums)]
     amounts = allocate([*exact, *(c.exact for c in corrections)], currency)
     lines = [
         ChargeLine(
-            kind=kind,
-            metric=metric,
-            region_policy=policy,
-            start=segment.start,
-            end=segment.end,
-            part=part,
-            book=segment.book.name if segment.book else None,
-            exact=exact[i],
+            kind=USAGE,
+            metric=c.metric,
+            region_policy=c.region_policy,
+            start=c.span.start,
+            end=c.span.end,
+            part=c.part,
+            book=c.span.book.name if c.span.book else None,
+            exact=c.part.amount,
             amount=amounts[i],
         )
-        for i, (kind, segment, metric, policy, part) in enumerate(places)
+        for i, c in enumerate(parts)
     ]
-    lines += [_corrected(c, amounts[len(places) + i]) for i, c in enumerate(corrections)]
+    lines += [
+        ChargeLine(
+            kind=MINIMUM,
+            metric="",
+            region_policy="",
+            start=first.start,
+            end=last.end,
+            part=None,
+            book=last.book.name if last.book else None,
+            exact=missing,
+            amount=amounts[len(parts) + i],
+        )
+        for i, (first, last, missing) in enumerate(minimums)
+    ]
+    lines += [_corrected(c, amounts[len(exact) + i]) for i, c in enumerate(corrections)]
     net = sum(amounts, quantize(Decimal(0), currency))
     # A month of nothing has no line at all, whatever its taxes.
     tax_lines = [_tax(period, rate, net, currency) for rate in taxes] if lines else []
@@ -232,30 +244,53 @@ def _add_up(cut: Sequence[Segment], used: Iterable[Used]) -> dict[tuple[str, str
     return totals
 
 
-def _included(prices: Sequence[Price | None], cut: Sequence[Segment], period: Period) -> list[int]:
-    """What is free in each segment: a whole period's amount, if it is the same all through, is
+@dataclass(frozen=True, slots=True)
+class _Charged:
+    """A part of what was used of a metric in a span, and how much each of its segments used."""
+
+    span: Span
+    metric: str
+    region_policy: str
+    part: Part
+    used: Sequence[int]
+
+    def amount_in(self, number: int) -> Decimal:
+        """What of its amount a segment has used, by quantity."""
+        if not self.span.first <= number < self.span.end_before:
+            return Decimal(0)
+        here, whole = self.used[number - self.span.first], sum(self.used)
+        return EXACT.divide(EXACT.multiply(self.part.amount, Decimal(here)), Decimal(whole))
+
+
+def _included(joined: Sequence[Span], period: Period) -> list[int]:
+    """What is free in each span: a whole period's amount, if it is the same all through, is
     divided so that nothing of it is lost."""
-    same = {price.included if price else None for price in prices}
+    same = {span.price.included if span.price else None for span in joined}
     if len(same) == 1 and (whole := same.pop()) is not None:
-        return shares(whole, cut, period)
-    return [
-        int(price.included * share(segment, period)) if price else 0
-        for price, segment in zip(prices, cut, strict=True)
-    ]
+        return shares(whole, joined, period)
+    return [int(span.price.included * share(span, period)) if span.price else 0 for span in joined]
 
 
 def _minimums(
-    cut: Sequence[Segment], period: Period, parts: Sequence[tuple[Segment, str, str, Part]]
-) -> list[tuple[Segment, Decimal]]:
-    """What each segment lacks of its share of the minimum."""
+    cut: Sequence[Segment], period: Period, parts: Sequence[_Charged]
+) -> list[tuple[Segment, Segment, Decimal]]:
+    """What the days of each minimum lack of their share of it; neighbours with the same one are one."""
     found = []
-    for segment in cut:
-        if segment.minimum <= 0:
+    for minimum, group in itertools.groupby(enumerate(cut), key=lambda each: each[1].minimum):
+        if minimum <= 0:
             continue
-        due = EXACT.divide(EXACT.multiply(segment.minimum, Decimal(segment.days)), Decimal(period.days))
-        reached = sum((part.amount for s, _, _, part in parts if s is segment), Decimal(0))
+        same = list(group)
+        days = sum(segment.days for _, segment in same)
+        due = EXACT.divide(EXACT.multiply(minimum, Decimal(days)), Decimal(period.days))
+        reached = Decimal(0)
+        for charged in parts:
+            if same[0][0] <= charged.span.first and charged.span.end_before <= same[-1][0] + 1:
+                reached = EXACT.add(reached, charged.part.amount)
+            else:
+                for number, _ in same:
+                    reached = EXACT.add(reached, charged.amount_in(number))
         if reached < due:
-            found.append((segment, due - reached))
+            found.append((same[0][1], same[-1][1], due - reached))
     return found
 
 

@@ -100,6 +100,61 @@ def test_a_change_of_prices_splits_the_line() -> None:
     ]  # fmt: skip
 
 
+RUNS = ("job_runs", "*")
+EGRESS = ("egress_bytes", "*")
+MIDDLE = date(2026, 11, 16)
+FREE = Price(model=Graduated(tiers=TIERS), included=100)
+
+
+def _two_books(minimum: str = "0") -> list[Book]:
+    """The second changes the price of egress and nothing else."""
+    return [
+        Book(
+            name=name, currency="USD", effective_from=start, minimum=Decimal(minimum),
+            prices={RUNS: FREE, EGRESS: Price(model=Unit(amount=Decimal(amount)))},
+        )
+        for name, start, amount in (("old", START, 1), ("new", MIDDLE, 2))
+    ]  # fmt: skip
+
+
+def test_a_change_of_another_price_leaves_a_metric_whole() -> None:
+    late = [used(100, date(2026, 11, 20))]
+    assert charge(NOVEMBER, late, _two_books()).total == 0
+    promise = Override(effective_from=MIDDLE, minimum=Decimal(0), prices={EGRESS: FREE})
+    assert charge(NOVEMBER, late, _two_books()[:1], overrides=[promise]).total == 0
+    # The limits of tiers are whole, too: 100 at 3, 200 at 2.
+    uses = [used(250), used(150, date(2026, 11, 20))]
+    found = charge(NOVEMBER, uses, _two_books())
+    assert [(line.start.day, line.end.month, line.book, line.amount) for line in found.lines] == [
+        (1, 12, "new", 0), (1, 12, "new", 300), (1, 12, "new", 400),
+    ]  # fmt: skip
+    assert found.total == charge(NOVEMBER, uses, _two_books()[:1]).total
+
+
+def test_the_price_that_changes_splits_its_own_line_only() -> None:
+    egress = [
+        Used(day=day, metric="egress_bytes", region_policy="HOME_ASYNC", quantity=10)
+        for day in (START, MIDDLE)
+    ]
+    found = charge(NOVEMBER, [used(50), *egress], _two_books())
+    assert [(line.metric, line.start, line.amount) for line in found.lines] == [
+        ("egress_bytes", START, 10), ("egress_bytes", MIDDLE, 20), ("job_runs", START, 0),
+    ]  # fmt: skip
+
+
+def test_a_minimum_is_of_the_days_it_holds_in() -> None:
+    # The same all through: what was used at any time counts, whatever prices changed.
+    assert charge(NOVEMBER, [used(200)], _two_books(minimum="300")).total == 300
+    assert charge(NOVEMBER, [used(200)], _two_books(minimum="250")).lines[-1].kind == "usage"
+    # From the middle on: half of it, and half of what a line that goes all through comes to.
+    promise = Override(effective_from=MIDDLE, minimum=Decimal(600))
+    uses = [used(100), used(100, date(2026, 11, 20))]
+    found = charge(NOVEMBER, uses, _two_books()[:1], overrides=[promise])
+    assert [(line.kind, line.start, line.amount) for line in found.lines] == [
+        ("usage", START, 0), ("usage", START, 300), ("minimum", MIDDLE, 150),
+    ]  # fmt: skip
+
+
 def test_a_promise_to_one_tenant_stands_above_the_book() -> None:
     cheap = Override(
         effective_from=date(2026, 11, 11),
