@@ -51,7 +51,7 @@ def stored_lines(invoice: Invoice) -> list[Line]:
 
 
 def to_be_drafted(since: datetime) -> Iterator[tuple[uuid.UUID, date]]:
-    """(tenant, month) of months closed since an instant that have no invoice."""
+    """(tenant, month) of months closed since an instant that never had an invoice, not even a void one."""
     month: date | None = None
     tenant_id: uuid.UUID | None = None
     while True:

@@ -16,7 +16,7 @@ from billing.charging.charge import TAX
 from billing.charging.machine import CREDITABLE, InvoiceState, allowed, destination
 from billing.charging.money import EXACT, quantize
 from billing.hooks import Actor, audit, want
-from billing.invoices.drafting import find_invoice, lock_invoice, recompute, stored_lines
+from billing.invoices.drafting import lock_invoice, recompute, stored_lines
 from billing.invoices.lines import Line
 from billing.invoices.models import CreditNote, Invoice
 from billing.invoices.numbers import CREDIT_NOTES, INVOICES, take_number
@@ -60,8 +60,9 @@ def pay(*, invoice_id: uuid.UUID, now: datetime, actor: Actor, reason: str) -> I
 
 @transaction.atomic
 def void(*, invoice_id: uuid.UUID, now: datetime, actor: Actor, reason: str) -> Invoice:
-    """Wrong as a whole, and not to be paid. It keeps its number; its month may be drafted anew."""
-    invoice = find_invoice(invoice_id)
+    """Wrong as a whole, and not to be paid. It keeps its number; its month is drafted anew only if
+    somebody asks for that."""
+    invoice = lock_invoice(invoice_id)  # a credit note that is being made is seen
     if invoice.state != InvoiceState.VOID and invoice.credited:
         raise Conflicting(f"{invoice} has credit notes: take back the rest by another one")
     return _move("void", invoice_id, now, actor, reason)
@@ -97,6 +98,9 @@ def credit(
     total = sum(taken.values(), Decimal(0))
     if total <= 0:
         raise Conflicting(f"there is nothing left to credit of {invoice}")
+    if total > (rest := invoice.total - invoice.credited):
+        # Lines below zero are a part of what was to be paid.
+        raise Invalid([("/lines", f"{total} with taxes; only {rest} is left of {invoice}")])
     tax = sum((amount for n, amount in taken.items() if kept[n - 1].kind == TAX), Decimal(0))
     sequence, number = take_number(CREDIT_NOTES, invoice.issuer)
     note = CreditNote.objects.create(

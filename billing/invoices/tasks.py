@@ -21,7 +21,7 @@ _LOOKS_BACK = timedelta(days=70)
 
 @shared_task(name="billing.invoices.tasks.draft_closed_months")
 def draft_closed_months() -> int:
-    """A draft for each closed month that has none; says how many were made."""
+    """A draft for each closed month that never had an invoice; says how many were made."""
     return draft_closed(datetime.now(UTC) - _LOOKS_BACK)
 
 

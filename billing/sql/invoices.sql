@@ -12,14 +12,15 @@ ON CONFLICT (issuer, kind) DO UPDATE SET last = billing_number_series.last + 1
 RETURNING last;
 
 -- name: to_be_drafted
--- Months that were closed since an instant and have no invoice; a page at a time, oldest first.
+-- Months that were closed since an instant and never had an invoice; a page at a time, oldest first. What
+-- was made void is not to be paid: whoever wants another one in its place asks for it.
 SELECT p.month, p.tenant_id
 FROM billing_period p
 WHERE p.state = 'CLOSED' AND p.closed_at >= %(since)s
   AND (%(after_month)s::date IS NULL OR (p.month, p.tenant_id) > (%(after_month)s, %(after_tenant)s::uuid))
   AND NOT EXISTS (
       SELECT FROM billing_invoice i
-      WHERE i.tenant_id = p.tenant_id AND i.period_start = p.month AND i.state <> 'VOID'
+      WHERE i.tenant_id = p.tenant_id AND i.period_start = p.month
   )
 ORDER BY p.month, p.tenant_id
 LIMIT %(limit)s;

@@ -24,6 +24,7 @@ from controlplane.events.models import AuditEvent, OutboxItem
 from controlplane.events.outbox import run_item
 from tests.component.billing.months import close, late, used
 from tests.component.controlplane.factories import MembershipFactory, TenantFactory
+from tests.waiting import eventually_sync
 
 OCTOBER, NOVEMBER = date(2026, 10, 1), date(2026, 11, 1)
 NOW = datetime(2026, 12, 3, 12, tzinfo=UTC)
@@ -239,6 +240,62 @@ def test_paying_is_said_once_and_voids_make_room(tenant: Any) -> None:
     assert again is not None
     assert again.id != wrong.id
     assert settling.finalize(invoice_id=again.id, now=NOW, **_BY).number == "CH-000003"
+
+
+@pytest.mark.django_db
+def test_what_was_made_void_is_not_written_again_by_itself(tenant: Any) -> None:
+    wrong = final(tenant)
+    settling.void(invoice_id=wrong.id, now=NOW, **_BY)
+    assert tasks.draft_closed(NOW - timedelta(days=800)) == 0
+    assert Invoice.objects.count() == 1
+    assert drafting.open_draft(tenant_id=tenant.id, month=NOVEMBER, **_BY) is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_credit_note_that_is_being_made_keeps_its_invoice_from_being_void(ownership: Any) -> None:
+    invoice = final(TenantFactory())
+    refused: list[Exception] = []
+
+    def void() -> None:
+        try:
+            settling.void(invoice_id=invoice.id, now=NOW, **_BY)
+        except Conflicting as e:
+            refused.append(e)
+        finally:
+            connections.close_all()
+
+    other = threading.Thread(target=void)
+    with transaction.atomic():
+        settling.credit(invoice_id=invoice.id, lines=[{"n": 2, "amount": "1"}], now=NOW, **_BY)
+        other.start()
+        eventually_sync(_somebody_waits)
+    other.join()
+    assert "has credit notes" in str(refused)
+    assert Invoice.objects.get(pk=invoice.pk).state == "FINAL"
+
+
+def _somebody_waits() -> bool:
+    """Whether another session waits for a row that this transaction holds."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+        )
+        return bool(cursor.fetchone()[0])
+
+
+@pytest.mark.django_db
+def test_no_more_is_credited_than_is_to_be_paid(tenant: Any) -> None:
+    final(tenant, month=OCTOBER, quantity=9_000_000)
+    used(tenant, (NOVEMBER, *RUNS, 3_100_000))
+    late(tenant, NOVEMBER, (OCTOBER + timedelta(days=3), *RUNS, -1_000_000))
+    close(tenant, NOVEMBER)
+    draft = drafting.open_draft(tenant_id=tenant.id, month=NOVEMBER, **_BY)
+    assert draft is not None
+    invoice = settling.finalize(invoice_id=draft.id, now=NOW, **_BY)
+    assert [line.amount for line in drafting.stored_lines(invoice)] == ["0.00", "36.00", "-12.00"]
+    with pytest.raises(Invalid, match="only 24.00"):
+        settling.credit(invoice_id=invoice.id, lines=[{"n": 2, "amount": "36"}], now=NOW, **_BY)
+    settling.credit(invoice_id=invoice.id, lines=[{"n": 2, "amount": "24"}], now=NOW, **_BY)
 
 
 @pytest.mark.django_db
