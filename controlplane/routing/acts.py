@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,10 @@ class OperatorActs:
         self._spool = self._folder / f"{host}.jsonl"
         self._now_ms = now_ms
         self._waiting: dict[uuid.UUID, Act] = {}
+        #: Held by the one thread that writes the spool, and what waits changes with it.
+        self._writing = threading.Lock()
+        #: Whether this process knows that the spool's name in the folder is on disk, too.
+        self._named = False
         self._left: list[Path] = sorted(self._folder.glob("*.jsonl"))
         for path in self._left:
             self._take_over(path)
@@ -62,10 +67,11 @@ class OperatorActs:
         """Acts Django does not have yet."""
         return len(self._waiting)
 
-    def note(
+    async def note(
         self, *, actor: str, tenant_id: str, method: str, path: str, request_id: str, client: str
     ) -> None:
-        """Keep an act. Raises `OSError` where it cannot be written down."""
+        """Keep an act: it is on disk when this returns. Raises `OSError` where it cannot be written down.
+        A slow disk keeps this request waiting, and no other."""
         now_ms = self._now_ms()
         act = Act(
             act_id=fresh_id(now_ms=now_ms, entropy=os.urandom(10)),
@@ -77,15 +83,20 @@ class OperatorActs:
             request_id=request_id,
             client=client,
         )
-        descriptor = os.open(self._spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(descriptor, msgspec.json.encode(act) + b"\n")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if not self._waiting:
-            flush_folder(self._folder)  # the spool may be a new name in it
-        self._waiting[act.act_id] = act
+        await asyncio.to_thread(self._write, act)
+
+    def _write(self, act: Act) -> None:
+        with self._writing:
+            descriptor = os.open(self._spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(descriptor, msgspec.json.encode(act) + b"\n")
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if not self._named:
+                flush_folder(self._folder)  # the spool may be a new name in it
+                self._named = True
+            self._waiting[act.act_id] = act
 
     async def run(self, stop: asyncio.Event, control: ControlPlane, *, every_s: float = 1.0) -> None:
         """Tell Django each second until `stop` is set, and once more then."""
@@ -107,7 +118,7 @@ class OperatorActs:
                 break
             told += done
         if told:
-            self._shrink()
+            await asyncio.to_thread(self._shrink)
         return told
 
     async def _tell(self, control: ControlPlane, acts: list[Act]) -> int:
@@ -138,11 +149,16 @@ class OperatorActs:
 
     def _shrink(self) -> None:
         """Forget on disk what Django has."""
+        with self._writing:
+            self._rewrite()
+
+    def _rewrite(self) -> None:
         try:
             if self._waiting:
                 lines = [msgspec.json.encode(act) + b"\n" for act in self._waiting.values()]
                 write_atomically(self._spool, b"".join(lines))
             else:
+                self._named = False
                 self._spool.unlink(missing_ok=True)
             for path in self._left:
                 if path != self._spool:

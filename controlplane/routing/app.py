@@ -161,7 +161,7 @@ class Router:
             raise Refusal(400, ErrorCode.MALFORMED, "A path must not contain `.` or `..` segments.")
         client = (scope.get("client") or ("",))[0]
         if principal.operator and plane is Plane.DATA:
-            self._note(principal, method, raw, request_id, client)
+            await self._note(principal, method, raw, request_id, client)
         query: bytes = scope["query_string"]
         target = f"{raw}?{_ascii(query)}" if query else raw
         kept = pass_on(headers) if span is None else span.instead_in(pass_on(headers))
@@ -180,14 +180,14 @@ class Router:
         finally:
             self._bodies.release(body)
 
-    def _note(self, principal: Principal, method: str, path: str, request_id: str, client: str) -> None:
+    async def _note(self, principal: Principal, method: str, path: str, request_id: str, client: str) -> None:
         """Django audits what passes through it; what goes to a cell is kept here, before it goes."""
         log.info(
             "an operator acts: %s %s", method, path,
             extra={"key": principal.key_id, "tenant": principal.tenant_id, "request_id": request_id},
         )  # fmt: skip
         try:
-            self._acts.note(
+            await self._acts.note(
                 actor=principal.actor, tenant_id=principal.tenant_id, method=method, path=path,
                 request_id=request_id, client=client,
             )  # fmt: skip

@@ -24,7 +24,7 @@ from controlplane.routing.control import KID, ControlPlane
 from controlplane.routing.feed import Feed
 from controlplane.routing.metrics import Metrics
 from controlplane.routing.pulse import Pulse, Silent
-from controlplane.routing.refusal import Refusal, unavailable
+from controlplane.routing.refusal import Refusal, unavailable, unknown
 from controlplane.routing.table import HANDOFF_STATES, Cell, Plane, Table, Tenant
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -254,19 +254,16 @@ class Forwarder:
             except Silent:
                 if untried and request.idempotent:
                     continue
-                raise unavailable(
-                    "The part of Clockhouse that answers this does not respond. It is unknown whether the"
-                    " request took effect.",
-                    retry_after_s=_SILENT_AGAIN_S,
-                ) from None
+                silent = "The part of Clockhouse that answers this does not respond."
+                if not request.idempotent:
+                    raise unknown(silent, status=504) from None
+                raise unavailable(f"{silent} Asking again is safe.", retry_after_s=_SILENT_AGAIN_S) from None
             except (aiohttp.ServerTimeoutError, TimeoutError):
-                raise unavailable("No answer in time. It is unknown whether the request took effect.",
-                                  status=504) from None  # fmt: skip
+                raise unknown("No answer in time.", status=504) from None
             except (aiohttp.ClientError, OSError):
                 # A kept connection may have been closed just as we wrote to it.
                 if repeated or not request.idempotent:
-                    raise unavailable("The connection broke. It is unknown whether the request took effect.",
-                                      status=502) from None  # fmt: skip
+                    raise unknown("The connection broke.", status=502) from None
             repeated = True
             self._metrics.replays.inc()
 

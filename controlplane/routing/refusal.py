@@ -60,5 +60,11 @@ class Refusal(Exception):
 
 
 def unavailable(detail: str, *, retry_after_s: float = 1.0, status: int = 503) -> Refusal:
-    """Something behind the router is away: 502, 503 or 504."""
+    """Something behind the router is away, and nothing was done: whoever asked may ask again."""
     return Refusal(status, ErrorCode.UNAVAILABLE, detail, retry_after_s=retry_after_s)
+
+
+def unknown(detail: str, *, status: int) -> Refusal:
+    """502 or 504: the request was sent, and it may have been done. It has no `Retry-After`, by which
+    programs and proxies would send it a second time."""
+    return Refusal(status, ErrorCode.UNAVAILABLE, f"{detail} It is unknown whether the request took effect.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import aiohttp
@@ -14,8 +16,10 @@ from tests.component.controlplane.routing.surroundings import TENANT, Django, Wo
 from tests.waiting import eventually
 
 
-def _note(acts: OperatorActs, path: str = "/v1/jobs") -> None:
-    acts.note(actor="key:op", tenant_id=TENANT, method="DELETE", path=path, request_id="r", client="::1")
+async def _note(acts: OperatorActs, path: str = "/v1/jobs") -> None:
+    await acts.note(
+        actor="key:op", tenant_id=TENANT, method="DELETE", path=path, request_id="r", client="::1"
+    )
 
 
 async def test_an_act_survives_a_crash_and_a_control_plane_that_is_away(tmp_path: Path) -> None:
@@ -25,12 +29,12 @@ async def test_an_act_survives_a_crash_and_a_control_plane_that_is_away(tmp_path
         control = ControlPlane(session, django.url, django.secret, now_ms=now_ms)
         await django.stop()
         first = OperatorActs(tmp_path, host="router-a", now_ms=now_ms)
-        _note(first)
+        await _note(first)
         assert await first.tell(control) == 0
         with (tmp_path / "acts" / "router-a.jsonl").open("ab") as spool:
             spool.write(b'{"act_id": "half of')  # killed while it wrote
         second = OperatorActs(tmp_path, host="router-b", now_ms=now_ms)
-        _note(second, "/v1/runs")
+        await _note(second, "/v1/runs")
         assert second.untold == 2
         await django.start()
         assert await second.tell(control) == 2
@@ -93,10 +97,40 @@ async def test_what_is_refused_for_good_is_kept_within_bounds(
         control = ControlPlane(session, django.url, django.secret, now_ms=now_ms)
         acts = OperatorActs(tmp_path, host="router-a", now_ms=now_ms)
         for number in range(30):
-            _note(acts, f"/v1/jobs/{number}")
+            await _note(acts, f"/v1/jobs/{number}")
         assert await acts.tell(control) == 30
     await django.stop()
     refused = tmp_path / "acts" / "refused.json"
     assert b"/v1/jobs/29" in refused.read_bytes()
     sizes = [path.stat().st_size for path in (refused, refused.with_name("refused.json.old"))]
     assert all(0 < size < 1500 for size in sizes)
+
+
+async def test_the_name_of_a_new_spool_is_flushed_whoever_left_acts_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[Path] = []
+    flush = acts_module.flush_folder
+    monkeypatch.setattr(acts_module, "flush_folder", lambda folder: (flushed.append(folder), flush(folder)))
+    await _note(OperatorActs(tmp_path, host="router-a", now_ms=now_ms))
+    heir = OperatorActs(tmp_path, host="router-b", now_ms=now_ms)
+    for _ in range(2):
+        await _note(heir)
+    assert flushed == [tmp_path / "acts"] * 2  # once by each process
+
+
+async def test_a_slow_disk_keeps_nobody_else_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, may_go = threading.Event(), threading.Event()
+
+    def slow(folder: Path) -> None:
+        written.set()
+        assert may_go.wait(10)
+
+    monkeypatch.setattr(acts_module, "flush_folder", slow)
+    acts = OperatorActs(tmp_path, host="router-a", now_ms=now_ms)
+    noting = asyncio.create_task(_note(acts))
+    await eventually(written.is_set)  # the loop runs on
+    assert not noting.done()
+    may_go.set()
+    await noting
+    assert acts.untold == 1
