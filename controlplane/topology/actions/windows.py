@@ -23,6 +23,8 @@ _MAX_AHEAD = timedelta(hours=24)
 _TIMEOUT_SECONDS = 30.0
 _MAX_REQUESTS = 100
 _ACTION = "cell.lengthen_windows"
+#: What stands for the outcome until there is one.
+_UNDER_WAY = "not confirmed yet"
 
 
 def lengthen_windows(
@@ -38,9 +40,10 @@ def lengthen_windows(
     """Has a cell spread its LOW timers due in [since, until) over that much longer: later, never earlier.
 
     `tenant`: only this one's (a slug), who must live there. The cell tells affected tenants by an
-    event. Answers the `jobs` moved, each once. What was asked and how many moved is in the audit log
-    also when the cell did not answer to the end, for then more may have been done. Asked for the same
-    right after that, it is the same operation, and moves nothing a second time.
+    event. Answers the `jobs` moved, each once. What is asked is in the audit log before the cell hears
+    of it, and how many moved behind that, also when the cell did not answer to the end, for then more
+    may have been done. Asked for the same before it is confirmed (at the same time, or after a failure or
+    a crash), it is the same operation, and moves nothing a second time.
     """
     _check(since, until, extra_seconds, reason)
     found = Cell.objects.filter(pk=cell).first()
@@ -52,7 +55,10 @@ def lengthen_windows(
         if only is None:
             raise invalid("/tenant", f"no tenant {tenant} lives on {cell}")
     asked = {"from": _text(since), "until": _text(until), "extra_seconds": extra_seconds}
-    operation = _unfinished(cell, asked, only) or str(uuid.uuid4())
+    with transaction.atomic():
+        Cell.objects.select_for_update().get(pk=cell)  # of two who ask at once, one finds the other's
+        operation = _unfinished(cell, asked, only) or str(uuid.uuid4())
+        _note(found, only, actor, reason, {**asked, "operation_id": operation, "error": _UNDER_WAY})
     body = {**asked, "actor": actor.name, "operation_id": operation} | (
         {"tenant_id": only.public_id} if only else {}
     )
@@ -71,34 +77,26 @@ def lengthen_windows(
         failed = error
     except (KeyError, TypeError, ValueError):
         failed = CellUnreachable(f"{cell}: unexpected answer to POST /internal/windows:lengthen")
-    with transaction.atomic():
-        record(
-            action=_ACTION,
-            subject=cell,
-            tenant_id=only.id if only else None,
-            actor=actor,
-            reason=reason,
-            after={
-                **asked,
-                "operation_id": operation,
-                **done,
-                **({"error": str(failed)[:300]} if failed else {}),
-            },
-        )
+    outcome = {"error": str(failed)[:300]} if failed else {}
+    _note(found, only, actor, reason, {**asked, "operation_id": operation, **done, **outcome})
     if failed is not None:
         raise Unavailable(f"the cell did not confirm it: {failed}") from failed
     return done
 
 
+def _note(cell: Cell, only: Tenant | None, actor: Actor, reason: str, after: dict[str, Any]) -> None:
+    record(
+        action=_ACTION, subject=cell.name, tenant_id=only.id if only else None, actor=actor, reason=reason,
+        after=after,
+    )  # fmt: skip
+
+
 def _unfinished(cell: str, asked: dict[str, Any], only: Tenant | None) -> str | None:
     """The id under which the same was asked for the last time, if the cell did not confirm that."""
-    last = AuditEvent.objects.filter(action=_ACTION, subject=cell).order_by("-id").first()
+    of = {"action": _ACTION, "subject": cell, "tenant_id": only.id if only else None}
+    last = AuditEvent.objects.filter(**of, after__contains=asked).order_by("-id").first()
     after = dict(last.after or {}) if last is not None else {}
-    same = last is not None and last.tenant_id == (only.id if only else None)
-    if not same or "error" not in after or any(after.get(name) != value for name, value in asked.items()):
-        return None
-    operation: str | None = after.get("operation_id")
-    return operation
+    return str(after["operation_id"]) if "error" in after and "operation_id" in after else None
 
 
 def _check(since: datetime, until: datetime, extra_seconds: int, reason: str) -> None:

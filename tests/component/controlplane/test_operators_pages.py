@@ -17,6 +17,7 @@ from controlplane.operators.models import OperatorRead
 from controlplane.tenants.actions.api_keys import create_api_key
 from controlplane.tenants.actions.tenants import set_quotas
 from controlplane.tenants.models import ApiKey, Tenant, User
+from controlplane.topology.actions import windows
 from controlplane.topology.models import Cell
 from tests.component.controlplane.factories import CellFactory, MembershipFactory, TenantFactory
 from tests.component.controlplane.signed import operator as signed_operator
@@ -143,9 +144,47 @@ def test_low_windows_are_lengthened_and_it_is_recorded(client: Client) -> None:
         assert len(answering.lengthened) == 2
         answering.failing = True
         assert "did not confirm it" in client.post(url, form | {"tenant": ""}, follow=True).content.decode()
-    failed, done = AuditEvent.objects.filter(action="cell.lengthen_windows").order_by("-id")
+    events = AuditEvent.objects.filter(action="cell.lengthen_windows").order_by("-id")
+    failed, _, done, begun = events
+    assert begun.after == {
+        **{name: asked[name] for name in ("from", "until", "extra_seconds", "operation_id")},
+        "error": "not confirmed yet",
+    }
     assert (done.tenant_id, done.reason, done.after["jobs"]) == (tenant.id, "a stampede", 7)
     assert "503" in failed.after["error"]
+
+
+def test_lengthening_is_one_operation_until_it_is_confirmed(
+    control: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for the same while it is under way, or after a process died of it, asks for that one."""
+    name = CellFactory.name.function()
+    at = datetime.now(UTC) + timedelta(minutes=5)
+    with StandInCell(name, bytes(range(32))) as answering:
+        CellFactory(name=name, url=answering.url)
+
+        def ask() -> None:
+            windows.lengthen_windows(
+                cell=name, since=at, until=at + timedelta(minutes=10), extra_seconds=600,
+                actor=service("t"), reason="a stampede",
+            )  # fmt: skip
+
+        class Killed(BaseException):
+            pass
+
+        def dies(*_: object, **__: object) -> None:
+            raise Killed
+
+        with monkeypatch.context() as patched:
+            patched.setattr(windows, "call_cell", dies)
+            with pytest.raises(Killed):
+                ask()
+        (begun,) = AuditEvent.objects.filter(action="cell.lengthen_windows")
+        ask()
+        ask()
+        operations = [each["operation_id"] for each in answering.lengthened if "cursor" not in each]
+    assert begun.after is not None
+    assert operations[0] == begun.after["operation_id"] != operations[1]
 
 
 def test_nothing_is_edited_by_form(client: Client) -> None:
