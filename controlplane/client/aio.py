@@ -105,6 +105,8 @@ class AsyncWorkflows(AsyncResource):
     start = AsyncSends(workflow_calls.start_workflow)
     list = AsyncPages(workflow_calls.list_workflows)
     page = AsyncSends(workflow_calls.list_workflows)
+    reconciliation = AsyncPages(workflow_calls.reconciliation)
+    reconciliation_page = AsyncSends(workflow_calls.reconciliation)
     get = AsyncSends(workflow_calls.get_workflow)
     timeline = AsyncSends(workflow_calls.workflow_timeline)
     history = AsyncPages(workflow_calls.workflow_history)

@@ -26,9 +26,7 @@ class RecentRun(Document):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job(Document):
     """A job. `schedule`, `target` and `retry_policy` are as the API shows them, and may be sent back.
-
-    `payload` is None where it is not shown (`payload_hidden`) as well as where there is none.
-    """
+    `payload` is None where it is not shown (`payload_hidden`) as well as where there is none."""
 
     job_id: str
     status: str  # SCHEDULED, PAUSED, CANCELLED, COMPLETED
@@ -334,6 +332,7 @@ class Usage(Document):
     to: date
     by: str = "day"
     items: Sequence[UsageItem]
+    without_cells: Sequence[str] = ()  # by job: cells that are gone, whose runs are not counted here
     next_cursor: str | None = None
 
 

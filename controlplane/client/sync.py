@@ -101,6 +101,8 @@ class Workflows(Resource):
     start = Sends(workflow_calls.start_workflow)
     list = Pages(workflow_calls.list_workflows)
     page = Sends(workflow_calls.list_workflows)
+    reconciliation = Pages(workflow_calls.reconciliation)
+    reconciliation_page = Sends(workflow_calls.reconciliation)
     get = Sends(workflow_calls.get_workflow)
     timeline = Sends(workflow_calls.workflow_timeline)
     history = Pages(workflow_calls.workflow_history)

@@ -12,6 +12,7 @@ from controlplane.client.pages import Page, reads, reads_page
 from controlplane.client.specs import ABSENT, as_body
 from controlplane.client.wire import Answer, Call, path, query, without_none
 from controlplane.client.workflow_documents import (
+    Reconciliation,
     SignalTaken,
     Timeline,
     Workflow,
@@ -54,6 +55,17 @@ def list_workflows(
         path="/v1/workflows",
         read=reads_page(Workflow),
         query=query(status=status, definition=definition, prefix=prefix, limit=limit, cursor=cursor),
+    )
+
+
+def reconciliation(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Reconciliation]]:
+    """Executions whose history somebody should compare with the other side's books, the latest start
+    first; `limit` is the page's size, 50 at most."""
+    return Call(
+        method="GET",
+        path="/v1/workflows/reconciliation",
+        read=reads_page(Reconciliation),
+        query=query(limit=limit, cursor=cursor),
     )
 
 

@@ -72,6 +72,39 @@ class Workflow(Document):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StepInQuestion(Document):
+    """A step to compare with the other side's books, with the keys under which those know it and what
+    undoes it."""
+
+    step: str
+    idempotency_key: str | None
+    child_workflow_id: str | None
+    outcome: str  # COMPLETED, or UNKNOWN: nobody knows whether it happened
+    error: str | None
+    told_late: bool  # its success was told after it was thought failed
+    undone: bool
+    compensation: str | None
+    compensation_idempotency_key: str | None
+    compensation_state: str | None
+    compensation_error: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reconciliation(Document):
+    """An execution that is stuck in undoing, or undid what may not have happened."""
+
+    workflow_id: str
+    run_id: str
+    definition: str
+    version: int
+    status: str
+    error: str | None
+    started_at: datetime
+    closed_at: datetime | None
+    steps: Sequence[StepInQuestion]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WorkflowEvent(Document):
     """What was recorded: the decision or the word from outside, and its data. Values of the tenant's own
     (inputs, results, payloads) are left out for keys that may not see payloads."""

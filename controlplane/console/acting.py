@@ -24,6 +24,11 @@ def first_use(request: HttpRequest, token: str) -> bool:
     return bool(token) and bool(cache.add(f"key-form:{request.user.pk}:{token}", 1, timeout=_TOKEN_SECONDS))
 
 
+def not_used(request: HttpRequest, token: str) -> None:
+    """The form may be sent again: what it asked for was not done."""
+    cache.delete(f"key-form:{request.user.pk}:{token}")
+
+
 def for_people(refused: Refused) -> str:
     """A refusal in the words of the pages: what the API calls a tenant is a workspace here."""
     return re.sub(r"\btenant(s?)\b", r"workspace\1", str(refused))

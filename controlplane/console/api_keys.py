@@ -14,7 +14,7 @@ from django.shortcuts import redirect
 
 from cells.contract import Scope
 from controlplane.actors import Actor
-from controlplane.console.acting import Form, ask, done, first_use, not_done
+from controlplane.console.acting import Form, ask, done, first_use, not_done, not_used
 from controlplane.console.audit import names_of
 from controlplane.console.lists import PAGE, next_page
 from controlplane.console.visit import Visit, tenant_page
@@ -157,12 +157,18 @@ def _rotate(visit: Visit, key: ApiKey) -> HttpResponse:
     if asked not in {str(value) for value, _ in GRACES}:
         raise invalid("/grace_hours", f"one of {', '.join(str(value) for value, _ in GRACES)}")
     hours = int(asked)
-    if not first_use(visit.request, visit.request.POST.get("token", "")[:64]):
+    token = visit.request.POST.get("token", "")[:64]
+    if not first_use(visit.request, token):
         done(visit, "The key {} was rotated already. The new one’s text was shown once, then.", key.name)
         return redirect(visit.url("keys"))
-    issued = rotate_api_key(
-        tenant_id=visit.tenant.id, key_id=key.id, grace=timedelta(hours=hours), actor=visit.actor, reason=""
-    )
+    try:
+        issued = rotate_api_key(
+            tenant_id=visit.tenant.id, key_id=key.id, grace=timedelta(hours=hours), actor=visit.actor,
+            reason="",
+        )  # fmt: skip
+    except Refused:
+        not_used(visit.request, token)
+        raise
     old = ApiKey.objects.get(pk=key.pk)
     return _shown(visit, issued, "has a successor", old=old)
 

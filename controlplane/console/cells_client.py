@@ -37,6 +37,10 @@ class CellAway(Exception):
     """The cell did not answer. The text is meant for people."""
 
 
+class NotDone(CellAway):
+    """The same where it is known that nothing was done: nothing was sent, or it went to the wrong cell."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
     """One fault of a refused request: where (`/schedule/cron`, or a parameter's name) and what."""
@@ -102,7 +106,7 @@ def _admit(guest: Guest, method: str, target: str) -> None:
     try:
         record_act(guest, method=method, path=target)
     except DatabaseError as fault:
-        raise CellAway("It could not be written to the audit log, so it was not sent.") from fault
+        raise NotDone("It could not be written to the audit log, so it was not sent.") from fault
 
 
 class CellClient:
@@ -123,11 +127,11 @@ class CellClient:
         tenant = membership.tenant
         placement = Placement.objects.select_related("cell").filter(tenant=tenant).first()
         if placement is None:
-            raise CellAway("Your workspace is being set up. This page will work in a moment.")
+            raise NotDone("Your workspace is being set up. This page will work in a moment.")
         cell = placement.cell
         url = Site.objects.filter(cell=cell, primary=True).values_list("url", flat=True).first()
         if url is None:
-            raise CellAway("The cell your workspace lives on has no address yet.")
+            raise NotDone("The cell your workspace lives on has no address yet.")
         caller = Caller(
             tenant_id=tenant.public_id,
             actor=membership.user.actor_name,
@@ -229,7 +233,7 @@ class CellClient:
                 return _read(self._exchange(request))
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 _turns.refused(address)
-        raise CellAway(
+        raise NotDone(
             "It does not answer. Jobs it holds are safe and run on schedule as soon as it is back; "
             "so does this page."
         )
@@ -269,7 +273,7 @@ def _read(response: httpx.Response) -> Answer:
     except msgspec.DecodeError:
         raise CellAway("The cell gave an answer that cannot be read.") from None
     if response.status_code == 421:
-        raise CellAway("Your workspace is being moved to another cell. This takes seconds.")
+        raise NotDone("Your workspace is being moved to another cell. This takes seconds.")
     if response.status_code >= 500 or (response.status_code >= 300 and not isinstance(document, dict)):
         raise CellAway("The cell cannot do this right now. Try again in a moment.")
     if response.status_code >= 300:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import messages
@@ -71,15 +71,14 @@ def definition(visit: Visit, name: str) -> HttpResponse:
     running = visit.cell.get("/v1/workflows", definition=name, status="RUNNING", limit=_SHOWN)
     context = {"row": row, "versions": page["items"], "more_versions": bool(page["next_cursor"])}
     context |= {"running": at_most_shown(running), "newest": page["items"][0]["version"]}
-    return visit.page(
-        "console/definitions/detail.html", section="workflows", **context, **_drawn(row["source"], name, row)
-    )
+    context |= _drawn(row["source"], name, row["version"])
+    return visit.page("console/definitions/detail.html", section="workflows", **context)
 
 
-def _drawn(text: str, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _drawn(text: str, name: str, version: int | None = None) -> dict[str, Any]:
     """Its graph and its words; nothing where this process cannot read what the cell accepted."""
     try:
-        parsed = parse_definition(text, name=name, version=row["version"])
+        parsed = parse_definition(text, name=name, version=version)
     except DefinitionError:
         return {}
     return drawing(parsed)
@@ -127,7 +126,7 @@ def definition_new(visit: Visit) -> HttpResponse:
         form.general.append(f"{away} What you typed is still here, and sending it again is safe.")
         return _form(visit, form, 503)
     if not registering:
-        return _form(visit, form, checked=checked, **drawing(parse_definition(text, name=name)))
+        return _form(visit, form, checked=checked, **_drawn(text, name))
     what = f"{name} {version}"
     if answer.status == 201:
         messages.success(

@@ -14,10 +14,10 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 
 from cells.contract import Scope
-from controlplane.console.acting import first_use
+from controlplane.console.acting import first_use, not_used
 from controlplane.console.axis import SCALES, build
 from controlplane.console.capacity import capacity
-from controlplane.console.cells_client import CellAway, Refused, path
+from controlplane.console.cells_client import CellAway, NotDone, Refused, path
 from controlplane.console.lists import (
     LONGEST,
     at_most_shown,
@@ -194,10 +194,19 @@ def _disable(visit: Visit, target_id: str) -> HttpResponse:
 
 
 def _rotate(visit: Visit, target_id: str) -> HttpResponse:
-    if not first_use(visit.request, visit.request.POST.get("token", "")[:64]):
-        messages.info(visit.request, "It has a new secret already, which was shown once, then.")
+    token = visit.request.POST.get("token", "")[:64]
+    if not first_use(visit.request, token):
+        messages.info(
+            visit.request,
+            "This was asked for before: if the cell did it, the new secret was shown once, then. To be sure,"
+            " rotate it again.",
+        )
         return redirect(visit.url("target", target_id))
-    answer = visit.cell.post(path("targets", target_id, verb="rotate-secret"), {})
+    try:
+        answer = visit.cell.post(path("targets", target_id, verb="rotate-secret"), {})
+    except (Refused, NotDone):
+        not_used(visit.request, token)
+        raise
     return secret_page(visit, answer.document, "has a new secret")
 
 

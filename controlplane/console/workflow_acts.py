@@ -32,7 +32,11 @@ _VERBS: dict[str, tuple[str, str, bool]] = {
     "migrate": ("Migrate", "Migrate it", False),
     "resolve": ("Resolve", "Decide", True),
 }
-_FIELDS = ("name", "payload", "signal_id", "step", "version", "action", "note", "reason")
+_FIELDS = ("name", "payload", "signal_id", "step", "version", "action", "note", "reason", "run_id")
+
+
+#: What can be said to an execution by its id.
+_OF_AN_EXECUTION = frozenset({"cancel", "terminate", "resolve"})
 
 
 @dataclass(kw_only=True)
@@ -56,10 +60,16 @@ def workflow_act(visit: Visit, workflow_id: str, verb: str) -> HttpResponse:
         return _ask(visit, act, Form(values={**_proposed(visit, act), **_given(visit.request.GET)}))
     form = Form(values=_given(visit.request.POST))
     body = _body(verb, form)
+    # The execution that was shown is meant: neither a second click nor a later one of this id is.
+    key, run_id = None, form.values.get("run_id")
+    if run_id and verb in _OF_AN_EXECUTION:
+        body["run_id"] = run_id
+    elif run_id and verb == "reset":
+        key = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run_id} {body['step']}"))
     if form.faults:
         return _ask(visit, act, form, 422)
     try:
-        answer = visit.cell.post(_target(workflow_id, verb, form), body).document
+        answer = visit.cell.post(_target(workflow_id, verb, form), body, idempotency_key=key).document
     except Refused as refused:
         if refused.status in (403, 404) and refused.code != ErrorCode.CONFLICT:
             raise
@@ -91,6 +101,7 @@ def _proposed(visit: Visit, act: _Act) -> dict[str, str]:
         "signal_id": str(uuid.uuid4()),
         "version": str(act.versions[0]["version"]) if act.versions else "",
         "action": "retry",
+        "run_id": str(act.found["run_id"]),
     }
 
 

@@ -9,6 +9,7 @@ _T = "t/<slug:slug>/"
 
 workflow_patterns = [
     path(_T + "workflow-new", workflow_acts.workflow_new, name="workflow-new"),
+    path(_T + "workflow-reconciliation", workflows.reconciliation, name="workflow-reconciliation"),
     path(_T + "workflows/", workflows.workflow_list, name="workflows"),
     path(_T + "workflows/<str:workflow_id>/", workflows.workflow_detail, name="workflow"),
     path(_T + "workflows/<str:workflow_id>/live", workflows.workflow_live, name="workflow-live"),

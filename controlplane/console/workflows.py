@@ -14,7 +14,7 @@ from cells.domain.workflow.keys import split_key
 from cells.domain.workflow.parsing import DefinitionError, parse_definition
 from controlplane.console.axis import FIT, SCALES
 from controlplane.console.cells_client import CellAway, Refused, path
-from controlplane.console.lists import PAGE, asked, next_page, sentences
+from controlplane.console.lists import LONGEST, PAGE, asked, next_page, sentences
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.workflow_graph import Graph, layout
 from controlplane.console.workflow_lines import Lines, draw
@@ -31,8 +31,12 @@ from controlplane.console.workflow_words import (
 
 #: Events on one page of a history.
 _EVENTS = 100
+#: Executions on one page of the reconciliation report; a cell reads the whole history of each.
+_TO_COMPARE = 20
 #: Executions of one id that its page names.
 _EXECUTIONS = 20
+#: Pages of workflows, of those whose ids begin alike, in which they are looked for.
+_PAGES_OF_EXECUTIONS = 5
 #: Steps that a page draws; a map over a thousand elements is read in the history.
 _DRAWN = 300
 _FILTERS = ("status", "definition", "prefix")
@@ -73,11 +77,35 @@ def _first_steps(visit: Visit) -> dict[str, Any]:
 
 
 @tenant_page(Scope.WORKFLOWS_READ)
+def reconciliation(visit: Visit) -> HttpResponse:
+    """GET /t/<slug>/workflow-reconciliation: what somebody should compare with the other side's books."""
+    cursor = visit.request.GET.get("cursor", "")
+    context: dict[str, Any] = {"section": "workflows", "items": [], "paged": bool(cursor)}
+    try:
+        found = visit.cell.get("/v1/workflows/reconciliation", limit=_TO_COMPARE, cursor=cursor)
+    except Refused as refused:
+        if refused.status != 422:
+            raise
+        context["faults"] = sentences(refused.faults, refused.detail)
+        return visit.page("console/workflows/reconciliation.html", status=422, **context)
+    return visit.page(
+        "console/workflows/reconciliation.html",
+        **{**context, "items": found["items"], "next": next_page(visit, {}, found["next_cursor"])},
+    )
+
+
+@tenant_page(Scope.WORKFLOWS_READ)
 def workflow_detail(visit: Visit, workflow_id: str) -> HttpResponse:
     """GET /t/<slug>/workflows/<id>/; `?run=` an earlier execution."""
     context = _workflow(visit, workflow_id)
-    context["executions"] = _executions(visit, workflow_id)
-    return visit.page("console/workflows/detail.html", section="workflows", **context)
+    definition = context["definition"]
+    return visit.page(
+        "console/workflows/detail.html",
+        section="workflows",
+        graph=None if definition is None else graph_of(definition, context["steps"], context["flow"]),
+        executions=_executions(visit, workflow_id),
+        **context,
+    )
 
 
 @tenant_page(Scope.WORKFLOWS_READ)
@@ -100,7 +128,8 @@ def _workflow(visit: Visit, workflow_id: str) -> dict[str, Any]:
         "lines": _lines(visit, found, steps, scale, definition),
         "more_steps": max(0, len(steps) - _DRAWN),
         "timers": [{**timer, "name": timer_name(timer["step"])} for timer in found["pending_timers"]],
-        "graph": None if definition is None else graph_of(definition, steps, found),
+        "definition": definition,
+        "steps": steps,
         "signals": [] if definition is None else awaited(definition),
         "share": share,
         "full": full,
@@ -170,12 +199,19 @@ def graph_of(definition: Definition, steps: list[dict[str, Any]], found: Mapping
 
 def _executions(visit: Visit, workflow_id: str) -> list[dict[str, Any]]:
     """Executions of the id, the latest first; none where there is only one."""
+    same: dict[str, dict[str, Any]] = {}
+    cursor = ""
     try:
-        found = visit.cell.get("/v1/workflows", prefix=workflow_id, limit=_EXECUTIONS)["items"]
+        for _ in range(_PAGES_OF_EXECUTIONS):
+            # Other ids begin as this one does: order-1 stands among order-10 and order-11.
+            found = visit.cell.get("/v1/workflows", prefix=workflow_id, limit=LONGEST, cursor=cursor)
+            same |= {each["run_id"]: each for each in found["items"] if each["workflow_id"] == workflow_id}
+            cursor = found["next_cursor"] or ""
+            if not cursor or len(same) >= _EXECUTIONS:
+                break
     except CellAway:
         return []  # the page is there without them
-    same = [each for each in found if each["workflow_id"] == workflow_id]
-    return same if len(same) > 1 else []
+    return list(same.values())[:_EXECUTIONS] if len(same) > 1 else []
 
 
 @tenant_page(Scope.WORKFLOWS_READ)

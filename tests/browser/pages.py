@@ -64,6 +64,7 @@ PAGES: dict[str, tuple[Role, str]] = {
     "console:redrives": ("owner", _T + "redrives/"),
     "console:redrive": ("owner", _T + "redrives/{redrive_id}/"),
     "console:workflows": ("owner", _T + "workflows/"),
+    "console:workflow-reconciliation": ("owner", _T + "workflow-reconciliation"),
     "console:workflow-new": ("owner", _T + "workflow-new?definition={definition}"),
     "console:workflow": ("owner", _T + "workflows/{workflow_id}/"),
     "console:workflow-history": ("owner", _T + "workflows/{workflow_id}/history"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Annotated
 
 import typer
 from rich.console import Group
+from rich.markup import escape
 
 from controlplane.client.cli import tables
 from controlplane.client.cli.reading import day_of
@@ -37,6 +39,9 @@ def usage(
     until: Annotated[str | None, typer.Option("--to", help="Last day; today if absent.")] = None,
     by: Annotated[By, typer.Option("--by", help="What the sums are by.")] = By.DAY,
     cost: Annotated[bool, typer.Option("--cost", help="What each day costs, instead.")] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", help="With --by job, at most this many; 0 for all.")
+    ] = 1000,
 ) -> None:
     """Show what was used by day, metric, region policy or job, or with --cost what each day costs."""
     today = session.now.date()
@@ -45,13 +50,24 @@ def usage(
         report = session.client.cost_reports.daily(**days)
         session.answer(report.raw, lambda: _cost_table(report))
     else:
-        read = session.client.usage.read
-        pages = [read(since=days["since"], until=days["until"], by=by.value)]
-        while cursor := pages[-1].next_cursor:
-            pages.append(read(since=days["since"], until=days["until"], by=by.value, cursor=cursor))
-        items = [item for page in pages for item in page.items]
-        raw = {**pages[0].raw, "items": [item.raw for item in items], "next_cursor": None}
-        session.answer(raw, lambda: _usage_table(pages[0], items, by))
+        read = partial(session.client.usage.read, since=days["since"], until=days["until"], by=by.value)
+        first = read()
+        # By anything else there are as many sums as days and metrics; cut off, a day would be half a day.
+        items = session.take(_items(first, read), limit if by is By.JOB else 0)
+        raw = {**first.raw, "items": [item.raw for item in items], "next_cursor": None}
+        if first.without_cells:
+            gone = ", ".join(first.without_cells)
+            session.say(f"[dim]Not counted by job: runs on {escape(gone)}, which is gone.[/dim]")
+        session.answer(raw, lambda: _usage_table(first, items, by))
+
+
+def _items(page: Usage, read: Callable[..., Usage]) -> Iterator[UsageItem]:
+    """The items of a page and of those behind it, each page asked for as it is needed."""
+    while True:
+        yield from page.items
+        if page.next_cursor is None:
+            return
+        page = read(cursor=page.next_cursor)
 
 
 def _usage_table(usage: Usage, items: Sequence[UsageItem], by: By) -> object:

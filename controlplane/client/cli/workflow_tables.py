@@ -16,6 +16,7 @@ from controlplane.client.cli.wording import counted, duration, moment, style
 from controlplane.client.workflow_documents import (
     CheckedRun,
     DefinitionChecked,
+    Reconciliation,
     Timeline,
     TimelineStep,
     Workflow,
@@ -48,6 +49,31 @@ def workflows_table(found: Sequence[Workflow], now: datetime) -> RenderableType:
             moment(one.closed_at, now),
             str(one.events),
         )
+    return made
+
+
+def reconciliation_table(found: Sequence[Reconciliation], now: datetime) -> RenderableType:
+    """Executions to compare, a line for each step in question."""
+    if not found:
+        return "Nothing to compare: none is stuck in undoing, and none undid what may not have happened."
+    made = tables.table("workflow", "status", "step", "what is known", "key", "undone by", "its key")
+    for one in found:
+        first: tuple[str | Text, str | Text] = (escape(one.workflow_id), tables.state(one.status))
+        for step in one.steps:
+            known = "done" if step.outcome == "COMPLETED" else "unknown whether it happened"
+            known += ", told late" if step.told_late else ""
+            undo = step.compensation or "–"
+            made.add_row(
+                *first,
+                escape(step.step),
+                known,
+                escape(step.idempotency_key or step.child_workflow_id or "–"),
+                escape(f"{undo} {(step.compensation_state or '').lower()}".strip()),
+                escape(step.compensation_idempotency_key or "–"),
+            )
+            first = ("", "")
+        if not one.steps:
+            made.add_row(*first, "–", escape(one.error or "–"), "–", "–", "–")
     return made
 
 

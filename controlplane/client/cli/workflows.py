@@ -17,6 +17,7 @@ from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command
 from controlplane.client.cli.wording import counted, listed
 from controlplane.client.cli.workflow_tables import (
     history_table,
+    reconciliation_table,
     timeline_table,
     workflow_card,
     workflows_table,
@@ -33,6 +34,10 @@ Wait = Annotated[
     bool, typer.Option("--wait", help="Stay until it has ended; exit status 1 unless it is well.")
 ]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait.")]
+
+
+#: Kinds of steps that do something; waits and timers leave nothing to undo.
+_WORK = ("activity", "child")
 
 
 @command(app, "start")
@@ -80,6 +85,15 @@ def list_(
     )
     found = session.take(walk, limit)
     session.answer(documents(found), lambda: workflows_table(found, session.now))
+
+
+@command(app, "reconciliation")
+def reconciliation(session: Session, limit: Limit = 20) -> None:
+    """List workflows to compare with the other side's books: stuck in undoing, or having undone what may
+    not have happened; with the keys under which the other side knows each step."""
+    walk = session.client.workflows.reconciliation(limit=min(limit, 50) if limit > 0 else 50)
+    found = session.take(walk, limit)
+    session.answer(documents(found), lambda: reconciliation_table(found, session.now))
 
 
 @command(app, "show")
@@ -155,7 +169,8 @@ def cancel(
     timeout: Timeout = 300.0,
 ) -> None:
     """Ask a workflow to stop: what is under way ends, then what was done is undone."""
-    session.confirm(f"Cancel {workflow}? {_standing(session, workflow, 'is undone')}", yes=yes)
+    then = "what can be undone is"
+    session.confirm(f"Cancel {workflow}? {_standing(session, workflow, then)}", yes=yes)
     found = session.client.workflows.cancel(workflow, reason=reason)
     if wait:
         _end(session, workflow, timeout, well=("CANCELLED",))
@@ -166,7 +181,7 @@ def cancel(
 @command(app, "terminate")
 def terminate(session: Session, workflow: WorkflowId, reason: Reason = None, yes: Yes = False) -> None:
     """End a workflow at once. Nothing is undone."""
-    session.confirm(f"Terminate {workflow}? {_standing(session, workflow, 'stays done')}", yes=yes)
+    session.confirm(f"Terminate {workflow}? {_standing(session, workflow, 'nothing is undone')}", yes=yes)
     found = session.client.workflows.terminate(workflow, reason=reason)
     session.answer(found.raw, lambda: f"{workflow} ends as it is. Nothing is undone.")
 
@@ -174,11 +189,11 @@ def terminate(session: Session, workflow: WorkflowId, reason: Reason = None, yes
 def _standing(session: Session, workflow: str, then: str) -> str:
     """What an end will touch, in numbers."""
     steps = session.client.workflows.timeline(workflow).steps
-    forward = [step for step in steps if not step.compensates and step.state in ("OPEN", "COMPLETED")]
+    forward = [step for step in steps if not step.compensates and step.kind in _WORK]
     open_ = [step.step for step in forward if step.state == "OPEN"]
-    done = len(forward) - len(open_)
+    done = sum(step.state == "COMPLETED" for step in forward)
     under = f"under way: {listed(open_)}" if open_ else "nothing is under way"
-    return f"{counted(done, 'step')} done, which {then}; {under}."
+    return f"{counted(done, 'step')} done, of which {then}; {under}."
 
 
 @command(app, "reset")

@@ -1,0 +1,69 @@
+"""`clockhouse workflows reconciliation`, and questions and lists that say what they count."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.component.controlplane.client.conftest import Server
+
+ITEM = {
+    "workflow_id": "order-1", "run_id": "wr_1", "definition": "order", "version": 1,
+    "status": "COMPENSATION_STUCK", "error": "no van", "started_at": "2026-11-30T06:00:00Z",
+    "closed_at": None,
+    "steps": [
+        {
+            "step": "charge_card", "idempotency_key": "order-1:charge", "child_workflow_id": None,
+            "outcome": "UNKNOWN", "error": None, "told_late": True, "undone": False,
+            "compensation": "refund_card", "compensation_idempotency_key": "order-1:refund",
+            "compensation_state": "FAILED", "compensation_error": "no van",
+        }
+    ],
+}  # fmt: skip
+
+
+def test_workflows_to_compare_are_listed_with_their_keys(server: Server, cli: Any) -> None:
+    server.script = [(200, {"items": [ITEM], "next_cursor": None})] * 2
+    done = cli("workflows", "reconciliation", "--json")
+    assert (done.exit_code, json.loads(done.stdout)) == (0, [ITEM])
+    shown = cli("workflows", "reconciliation").stdout
+    for text in ("order-1", "charge_card", "refund"):
+        assert text in shown
+    asked = server.received[0]
+    assert (asked.path, asked.query) == ("/v1/workflows/reconciliation", {"limit": "20"})
+    server.script = [(200, {"items": [], "next_cursor": None})]
+    assert "Nothing to compare" in cli("workflows", "reconciliation").stdout
+
+
+def _step(name: str, kind: str, state: str) -> dict[str, Any]:
+    return {
+        "step": name, "kind": kind, "state": state, "started_at": "2026-11-30T06:00:00Z", "ended_at": None,
+        "idempotency_key": None, "compensates": None, "child_workflow_id": None, "fires_at": None,
+        "error": None, "outcome_known": True, "run": None,
+    }  # fmt: skip
+
+
+def test_waits_and_timers_are_no_steps_that_were_done(server: Server, cli: Any) -> None:
+    steps = [
+        _step("charge", "activity", "COMPLETED"), _step("nap", "timer", "COMPLETED"),
+        _step("pick_up", "wait", "OPEN"),
+    ]  # fmt: skip
+    server.script = [(200, {"workflow_id": "o", "run_id": "wr_1", "steps": steps})]
+    asked = cli("workflows", "cancel", "o")
+    assert "1 step done, of which what can be undone is; nothing is under way." in asked.stderr
+
+
+def test_usage_by_job_ends_at_a_limit(server: Server, cli: Any) -> None:
+    def page(first: int, cursor: str | None) -> tuple[int, dict[str, Any]]:
+        items = [
+            {"day": None, "job_id": f"job_{n}", "metric": "job_runs", "region_policy": "LOCAL", "quantity": n}
+            for n in range(first, first + 2)
+        ]
+        return 200, {"from": "2026-11-01", "to": "2026-11-30", "by": "job", "items": items,
+                     "next_cursor": cursor}  # fmt: skip
+
+    server.script = [page(0, "a"), page(2, "b"), page(4, "c")]
+    done = cli("usage", "--by", "job", "--limit", "3", "--json")
+    assert [item["job_id"] for item in json.loads(done.stdout)["items"]] == ["job_0", "job_1", "job_2"]
+    assert len(server.received) == 2
+    assert "--limit 0 shows all" in done.stderr
