@@ -9,7 +9,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import structlog
 from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.template.loader import render_to_string
@@ -24,11 +23,11 @@ from billing.invoices.mails import send_once
 from billing.months import month_of
 from billing.pricing.accounts import account_of, lock_account
 from billing.pricing.statements import statement_of
-from billing.refusals import NotFound, Refused, VersionMismatch, refuse_faults
+from billing.refusals import NotFound, VersionMismatch, refuse_faults
+from billing.running import going_on
 from billing.sql import named_sql
 
 _SQL = named_sql("invoices")
-_LOG = structlog.get_logger(__name__)
 MAIL_BUDGET = "billing_mail_budget"
 #: Longest grace, in hours: a month.
 MOST_GRACE = 720
@@ -82,7 +81,7 @@ def set_budget(
     reason: str,
 ) -> BudgetState:
     """Sets what a month may come to before taxes. What a higher one makes good is undone at once;
-    thresholds of this month that it already reached are told again only in the next month."""
+    thresholds that it has not reached are told when it does, and its grace begins then."""
     account = account_of(tenant_id)
     lock_account(tenant_id)
     value = Decimal(amount)
@@ -111,10 +110,11 @@ def set_budget(
         after={"amount": shown(value), "capped": capped, "grace_hours": grace_hours},
     )  # fmt: skip
     state = budget_state(tenant_id, today)
+    not_reached = [t for t in THRESHOLDS if state.spent * 100 < value * t]
+    BudgetAlert.objects.filter(tenant_id=tenant_id, month=state.month, threshold__in=not_reached).delete()
     if state.low_delayed_since is not None and (not capped or state.spent < value):
         _end_delay(tenant_id, "the budget was changed")
-        return budget_state(tenant_id, today)
-    return state
+    return budget_state(tenant_id, today)
 
 
 @transaction.atomic
@@ -146,10 +146,8 @@ def watch_all(now: datetime) -> int:
     twice."""
     told = 0
     for tenant_id in _budgets():
-        try:
+        with going_on("watch a budget", tenant_id=str(tenant_id)):
             told += watch(tenant_id, now)
-        except Refused as refused:
-            _LOG.error("budget not watched", tenant_id=str(tenant_id), error=str(refused))
     return told
 
 

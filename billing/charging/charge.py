@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from billing.charging.book import Book, Override, Period, Segment, Span, segments, share, shares, spans
 from billing.charging.money import EXACT, allocate, quantize
-from billing.charging.prices import Part, Price
+from billing.charging.prices import Part
 
 USAGE = "usage"
 #: The line that fills a statement up to its minimum.
@@ -19,6 +19,8 @@ MINIMUM = "minimum"
 #: Usage of an earlier period that came after that was closed.
 ADJUSTMENT = "adjustment"
 TAX = "tax"
+#: The name that stands for a metric where an adjustment is what an earlier invoice could not settle.
+CARRIED_OVER = "carried_over"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +46,7 @@ class Correction:
     """What usage that came too late for `period` would have added there."""
 
     period: Period
-    metric: str  # empty: what it takes from the period's minimum
+    metric: str  # empty: what it takes from the period's minimum; or CARRIED_OVER
     region_policy: str
     quantity: int
     exact: Decimal

@@ -19,7 +19,8 @@ LOOKS_BACK = 7
 
 def expected(period: Period, used: Sequence[Used], today: date) -> list[Used]:
     """The usage of a whole period: what was used, and for today and each day to come the mean of
-    the last (up to) seven days that are over. Today counts at least what it has by now.
+    the last (up to) seven days that are over, idle ones included: as many as there are since the
+    first usage that is known. Today counts at least what it has by now.
 
     Usage from before the period helps to guess, so that its first days are no blind ones.
     """
@@ -28,7 +29,7 @@ def expected(period: Period, used: Sequence[Used], today: date) -> list[Used]:
     if today >= period.end:
         return inside
     over = [u for u in used if today - timedelta(days=LOOKS_BACK) <= u.day < today]
-    days = len({u.day for u in over})
+    days = min(LOOKS_BACK, (today - min(u.day for u in used)).days) if over else 0
     found = [u for u in inside if u.day < first]
     today_has = {(u.metric, u.region_policy): u.quantity for u in inside if u.day == first}
     totals: dict[tuple[str, str], int] = defaultdict(int)

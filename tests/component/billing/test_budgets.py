@@ -117,6 +117,19 @@ def test_a_raised_or_removed_budget_lets_low_work_go(tenant: Any) -> None:
 
 
 @pytest.mark.django_db
+def test_a_raised_budget_has_its_own_alerts_and_grace(tenant: Any) -> None:
+    budget(tenant, capped=True, grace_hours=12)
+    spend(tenant, 150)
+    assert watching.watch_all(NOW) == 3
+    BudgetAlert.objects.update(at=NOW)
+    assert budget(tenant, "240", capped=True, grace_hours=12).alerts[0].threshold == 50
+    assert BudgetAlert.objects.count() == 1  # 80 and 100 % are not reached any more
+    spend(tenant, 300)
+    assert watching.watch_all(NOW + timedelta(days=10)) == 2
+    assert not LowDelay.objects.exists()
+
+
+@pytest.mark.django_db
 def test_what_no_budget_can_be_is_refused(tenant: Any) -> None:
     for amount in ("0", "1.001"):
         with pytest.raises(Invalid, match="/amount"):

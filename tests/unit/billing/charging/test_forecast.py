@@ -47,6 +47,12 @@ def test_days_to_come_are_like_the_last_seven() -> None:
     assert {u.day for u in found} == {FIRST + timedelta(days=d) for d in range(30)}
 
 
+def test_idle_days_are_days_that_are_over() -> None:
+    mondays = [used(day, 700) for day in (-5, 2, 9, 16)]
+    # On the 18th: 2,100 so far, and 100 a day for today and twelve days to come.
+    assert total(expected(NOVEMBER, mondays, date(2026, 11, 18))) == 2_100 + 13 * 100
+
+
 def test_today_counts_at_least_what_it_has() -> None:
     assert total(expected(NOVEMBER, [used(1, 10), used(2, 50)], date(2026, 11, 2))) == 10 + 50 + 28 * 10
 
