@@ -19,6 +19,7 @@ from billing import watermarks
 from billing.cells import CellAway, Cells
 from billing.cells import cells as installed_cells
 from billing.months import DAY, start_of
+from billing.running import going_on
 from billing.sql import named_sql
 from cells.contract import Metric
 
@@ -62,8 +63,8 @@ def differences(
 
 
 def check_day(cell: str, day: date, *, cells: Cells | None = None) -> list[Difference] | None:
-    """Compares a cell's day and keeps what is found; None where it cannot be compared yet. Raises
-    `CellAway`."""
+    """Compares a cell's day and keeps what is found, but for what a person has settled with the same
+    figures; None where it cannot be compared yet. Raises `CellAway`."""
     mark = watermarks.newest([cell]).get((cell, 0))
     if mark is None or mark.sealed_until is None or mark.sealed_until < start_of(day + DAY):
         return None
@@ -87,6 +88,9 @@ def check_day(cell: str, day: date, *, cells: Cells | None = None) -> list[Diffe
                 "counts": [d.counted for d in found],
             }
             cursor.execute(_SQL["find"], {**of, **columns, **figures})
+            open_ones = set(cursor.fetchall())
+            # A person has looked into the others, with these very figures.
+            found = [d for d in found if (d.tenant_id, d.region_policy) in open_ones]
         looked = len({tenant for tenant, _ in kept.keys() | told.runs.keys()})
         cursor.execute(_SQL["checked"], {**of, "looked": looked, "differences": len(found)})
     for d in found:
@@ -106,9 +110,14 @@ def check_all() -> int:
         with connection.cursor() as cursor:
             cursor.execute(_SQL["due"], {"cell": cell, "days": LOOKS_BACK_DAYS})
             days = [day for (day,) in cursor.fetchall()]
-        try:
-            for day in days:
-                total += len(check_day(cell, day, cells=known) or ())
-        except CellAway as e:
-            _LOG.warning("usage not compared", cell=cell, error=str(e))
+        for day in days:
+            there = True
+            with going_on("compare a day's usage", cell=cell, day=day.isoformat()):
+                try:
+                    total += len(check_day(cell, day, cells=known) or ())
+                except CellAway as e:
+                    _LOG.warning("usage not compared", cell=cell, error=str(e))
+                    there = False
+            if not there:
+                break
     return total

@@ -1,6 +1,7 @@
 """Billing periods: a tenant's UTC months, which close for good once every cell has sealed them.
 
-The month is always an argument; nothing here asks what time it is.
+The month is always an argument. What cells sealed says that it is over; only where nobody waits for
+cells, the database's clock must say so.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from django.db import connection, transaction
 from django.utils.module_loading import import_string
 
 from billing import watermarks
+from billing.hooks import Service, audit
+from billing.ids import TENANT, encode
 from billing.models import BillingPeriod, UsageAdjustment
 from billing.months import check_month, month_of, next_month, window
 from billing.rollup import recompute_range
+from billing.running import going_on
 from billing.sql import named_sql
 from billing.usage_models import PeriodState
 
@@ -97,7 +101,7 @@ def close(*, tenant_id: uuid.UUID, month: date, actor: str, without: str = "") -
     It waits for earlier months, for every store that counted for the tenant in it to have sealed its
     end, and for records that are being added up. `without`: the reason why a person closes it without
     a cell that will never seal; it is kept as evidence with what was lacking, and what that cell may
-    send one day becomes an adjustment.
+    send one day becomes an adjustment. A month that no seal says to be over waits for its end.
     """
     start, end = window(month)
     of = {"tenant_id": tenant_id, "month": month}
@@ -105,6 +109,10 @@ def close(*, tenant_id: uuid.UUID, month: date, actor: str, without: str = "") -
         cursor.execute(_SQL["lock_tenant"], of)
         if known := closed(tenant_id, month):
             return known
+        if without or not watermarks.owners_of(tenant_id, start, end):
+            cursor.execute(_SQL["is_over"], {"end": end})
+            if cursor.fetchone() != (True,):
+                return Waiting(waits_for=(f"{month:%Y-%m} is not over",))
         cursor.execute(_SQL["open"], {"tenants": [tenant_id], "month": month})
         recompute_range(tenant_id, month, next_month(month))
         cursor.execute(_SQL["state"], of)
@@ -129,6 +137,11 @@ def close(*, tenant_id: uuid.UUID, month: date, actor: str, without: str = "") -
         }
         if lacking:
             evidence |= {"without": [[o.cell, o.store] for o in lacking], "reason": without}
+            audit(
+                action="period.close_without", subject=encode(TENANT, tenant_id), tenant_id=tenant_id,
+                actor=Service(name=actor), reason=without,
+                after={"month": f"{month:%Y-%m}", "without": evidence["without"]},
+            )  # fmt: skip
         cursor.execute(_SQL["close"], {**of, "evidence": json.dumps(evidence)})
         (closed_at,) = cursor.fetchone()
     return Period(tenant_id=tenant_id, month=month, start=start, end=end, closed_at=closed_at)
@@ -155,7 +168,8 @@ def close_due(*, actor: str = "service:billing", page: int = 200) -> int:
             cursor.execute(_SQL["due"], {"month": place[0], "after": place[1], "limit": page})
             due = cursor.fetchall()
             for tenant_id, month in due:
-                done += isinstance(close(tenant_id=tenant_id, month=month, actor=actor), Period)
                 place = (month, tenant_id)
+                with going_on("close a month", tenant_id=str(tenant_id), month=f"{month:%Y-%m}"):
+                    done += isinstance(close(tenant_id=tenant_id, month=month, actor=actor), Period)
             if len(due) < page:
                 return done

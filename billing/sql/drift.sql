@@ -26,13 +26,20 @@ CROSS JOIN LATERAL (
 GROUP BY t.tenant_id, s.region_policy;
 
 -- name: find
--- Keeps differences; one that stays is the same alarm.
+-- Keeps differences; one that stays is the same alarm. What a person settled with the same figures is
+-- none any more. Says which ones are open.
 INSERT INTO billing_drift_finding AS f (tenant_id, day, cell, metric, region_policy, ledger, rollup, counted, settled_by)
 SELECT t, %(day)s, %(cell)s, %(metric)s, p, l, r, c, ''
 FROM unnest(%(tenants)s::uuid[], %(policies)s::text[], %(ledgers)s::bigint[], %(rollups)s::bigint[], %(counts)s::bigint[])
      AS d (t, p, l, r, c)
+WHERE NOT EXISTS (
+    SELECT FROM billing_drift_finding s
+    WHERE s.tenant_id = d.t AND s.day = %(day)s AND s.cell = %(cell)s AND s.metric = %(metric)s
+      AND s.region_policy = d.p AND (s.ledger, s.rollup, s.counted) = (d.l, d.r, d.c)
+      AND s.settled_at IS NOT NULL AND s.settled_by <> 'service:drift')
 ON CONFLICT (tenant_id, day, cell, metric, region_policy) WHERE settled_at IS NULL DO UPDATE
-SET ledger = excluded.ledger, rollup = excluded.rollup, counted = excluded.counted, last_at = now();
+SET ledger = excluded.ledger, rollup = excluded.rollup, counted = excluded.counted, last_at = now()
+RETURNING tenant_id, region_policy;
 
 -- name: settle
 -- What is equal again needs nobody any more.

@@ -2,6 +2,10 @@
 -- One adder or closer of a tenant at a time (see rollup.sql).
 SELECT pg_advisory_xact_lock(hashtextextended('billing.period:' || %(tenant_id)s::uuid, 0));
 
+-- name: is_over
+-- Whether an instant is behind us.
+SELECT %(end)s <= now();
+
 -- name: open
 -- Begins periods of a month, where there are none.
 INSERT INTO billing_period (tenant_id, month, state, waits_for)
@@ -37,9 +41,10 @@ WHERE p.tenant_id = %(tenant_id)s AND p.month = %(month)s
 RETURNING closed_at;
 
 -- name: due
--- Periods that may be over, as far as any cell has said; a page of them behind a place.
+-- Periods that may be over, as far as any cell has said; a page of them behind a place. A quarter of an hour
+-- later than that: routers seal nothing, and what they counted last is on its way.
 SELECT p.tenant_id, p.month FROM billing_period p
-WHERE p.state <> 'CLOSED' AND (p.month + interval '1 month') AT TIME ZONE 'UTC'
+WHERE p.state <> 'CLOSED' AND (p.month + interval '1 month 15 minutes') AT TIME ZONE 'UTC'
       <= (SELECT max(sealed_until) FROM billing_meter_watermark)
   AND (p.month, p.tenant_id) > (%(month)s::date, %(after)s::uuid)
 ORDER BY p.month, p.tenant_id

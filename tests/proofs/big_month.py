@@ -65,7 +65,7 @@ def _run(connection: psycopg.Connection[Any], tenants: list[uuid.UUID]) -> dict[
     _mark(connection)
     rollup.recompute_dirty()
     again = _sums(connection)
-    raise_watermarks(CELL, [(0, 1, f"{next_month(MONTH):%Y-%m-%dT00:00:00Z}")])
+    raise_watermarks(CELL, [(0, 1, f"{next_month(MONTH):%Y-%m-%dT01:00:00Z}")])
     began = time.monotonic()
     closed = periods.close_due()
     times["closed"] = time.monotonic() - began

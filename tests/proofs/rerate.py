@@ -167,7 +167,7 @@ def _add_up_and_close(until: date) -> None:
 
     while rollup.recompute_dirty():
         pass
-    raise_watermarks(CELL, [(0, 1, f"{until:%Y-%m-%dT00:00:00Z}")])
+    raise_watermarks(CELL, [(0, 1, f"{until:%Y-%m-%dT01:00:00Z}")])
     periods.close_due()
 
 

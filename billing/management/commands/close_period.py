@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from billing.months import next_month
 from billing.periods import Waiting, close
 from cells.domain.ids import TENANT, decode
 
@@ -30,7 +31,8 @@ class Command(BaseCommand):
             raise CommandError(f"{options['tenant_id']} is no tenant's id")
         try:
             month = date.fromisoformat(f"{options['month']}-01")
-        except ValueError as e:
+            next_month(month)
+        except (ValueError, OverflowError) as e:
             raise CommandError(f"{options['month']} is no month: YYYY-MM") from e
         found = close(tenant_id=tenant_id, month=month, actor=options["actor"], without=options["without"])
         if isinstance(found, Waiting):

@@ -19,15 +19,16 @@ from billing.rollup import recompute_dirty
 from billing.usage import Usage, usage_of
 from billing.watermarks import MalformedWatermark, raise_watermarks
 from cells.contract import MeterRecord, Metric
+from controlplane.events.models import AuditEvent
 from controlplane.tenants.models import Tenant
 from controlplane.topology.models import Tenure
 from tests.component.controlplane.factories import CellFactory, TenantFactory
 
 pytestmark = pytest.mark.django_db
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
-#: The month that yesterday's yesterday... lies in may still be this one, so all is told from here: an
-#: instant in the month to be closed that a record may still bear.
-THEN = NOW - timedelta(days=3)
+#: Noon of the last day of the last month: an instant in a month that is over, which a record may still bear
+#: and around which minutes are of that month, too.
+THEN = start_of(month_of(NOW.date())) - timedelta(hours=12)
 MONTH = month_of(THEN.date())
 LATER = next_month(MONTH)
 
@@ -41,10 +42,11 @@ def _send(tenant: Tenant, at: datetime, quantity: int, **changes: Any) -> None:
     assert ingest([MeterRecord(**{**values, **changes})]) == ["accepted"]
 
 
-def _seal(cell: str, *, epoch: int = 1, until: date = LATER) -> None:
+def _seal(cell: str, *, epoch: int = 1, until: date = LATER, after: timedelta = timedelta()) -> None:
     """As if the cell had said so; a month that is still under way cannot be sealed through the door."""
     MeterWatermark.objects.filter(cell=cell, store=0, epoch=epoch).delete()
-    MeterWatermark.objects.create(cell=cell, store=0, epoch=epoch, sealed_until=start_of(until))
+    sealed = start_of(until) + after
+    MeterWatermark.objects.create(cell=cell, store=0, epoch=epoch, sealed_until=sealed)
 
 
 def _close(tenant: Tenant, month: date = MONTH, **how: str) -> Period | Waiting:
@@ -98,8 +100,6 @@ def test_it_waits_for_every_cell_the_tenant_lived_on(tenant: Tenant) -> None:
     Tenure.objects.create(
         tenant=tenant, cell=earlier, epoch=900, since=THEN - timedelta(minutes=5), until=THEN
     )
-    if month_of((THEN - timedelta(minutes=5)).date()) != MONTH:
-        pytest.skip("the earlier stay would lie in another month just now")
     _seal(tenant.placement.cell_id)
     assert _close(tenant) == Waiting(waits_for=(f"{earlier.name} has sealed nothing yet",))
     _seal(earlier.name)
@@ -189,6 +189,41 @@ def test_a_person_closes_without_a_dead_cell(tenant: Tenant) -> None:
     evidence = BillingPeriod.objects.get().evidence
     assert evidence["without"] == [[tenant.placement.cell_id, 0]]
     assert (evidence["reason"], evidence["actor"]) == ("its machine burnt down", "test")
+    event = AuditEvent.objects.get(action="period.close_without")
+    assert (event.tenant_id, event.actor, event.reason) == (tenant.id, "test", "its machine burnt down")
+
+
+def test_a_month_that_is_not_over_is_closed_by_nobody(tenant: Tenant) -> None:
+    this = month_of(NOW.date())
+    for month in (this, next_month(this)):
+        waiting = _close(tenant, month, without="a slip in the month")
+        assert waiting == Waiting(waits_for=(f"{month:%Y-%m} is not over",))
+    # Neither for somebody who lived nowhere, for whom no cell has to seal anything.
+    assert isinstance(close(tenant_id=uuid.uuid4(), month=this, actor="test"), Waiting)
+    assert not BillingPeriod.objects.filter(month__gte=this).exists()
+    with pytest.raises(CommandError, match="is not over"):
+        call_command(
+            "close_period", tenant.public_id, f"{this:%Y-%m}", "--actor", "op", "--without", "a slip"
+        )
+
+
+def test_one_that_fails_keeps_no_other_from_closing(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [TenantFactory() for _ in range(2)]
+    for each in (tenant, *others):
+        Tenure.objects.filter(tenant=each).update(since=NOW - timedelta(days=34))
+        _seal(each.placement.cell_id, after=timedelta(hours=1))
+    periods.open_month(MONTH)
+    real = periods.recompute_range
+
+    def recompute_range(tenant_id: uuid.UUID, since: date, until: date) -> None:
+        if tenant_id == tenant.id:
+            raise ValueError("a row nobody thought of")
+        real(tenant_id, since, until)
+
+    monkeypatch.setattr(periods, "recompute_range", recompute_range)
+    assert close_due() == 2
+    monkeypatch.undo()
+    assert close_due() == 1
 
 
 def test_every_due_month_closes_of_everybody(tenant: Tenant) -> None:
@@ -197,8 +232,12 @@ def test_every_due_month_closes_of_everybody(tenant: Tenant) -> None:
     Tenure.objects.filter(tenant=idle).update(since=NOW - timedelta(days=34))
     periods.open_month(MONTH)
     assert close_due() == 0
-    for each in {tenant.placement.cell_id, idle.placement.cell_id}:
-        _seal(each)
+    both = {tenant.placement.cell_id, idle.placement.cell_id}
+    for each in both:
+        _seal(each, after=timedelta(minutes=14))
+    assert close_due() == 0  # what routers counted last may be on its way
+    for each in both:
+        _seal(each, after=timedelta(minutes=15))
     assert close_due() == 2
     assert close_due() == 0
     assert closed(idle.id, MONTH) is not None
@@ -231,7 +270,11 @@ def test_the_command_closes_or_says_why_not(tenant: Tenant) -> None:
     asked = ["close_period", tenant.public_id, f"{MONTH:%Y-%m}", "--actor", "op"]
     with pytest.raises(CommandError, match="has sealed nothing yet"):
         call_command(*asked)
-    for wrong in (["close_period", "x", "2026-01"], ["close_period", tenant.public_id, "2026-13"]):
+    for wrong in (
+        ["close_period", "x", "2026-01"],
+        ["close_period", tenant.public_id, "2026-13"],
+        ["close_period", tenant.public_id, "9999-12"],
+    ):
         with pytest.raises(CommandError, match="is no"):
             call_command(*wrong, "--actor", "op")
     call_command(*asked, "--without", "the cell burnt down")
