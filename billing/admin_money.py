@@ -7,17 +7,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.db.models import Model, QuerySet, Sum
+from django.http import HttpRequest, HttpResponse
 from unfold.admin import TabularInline
 
-from billing.admin import _REASON, _operator, _ReadOnly
+from billing.admin import _ReadOnly, operator_of
 from billing.budgets.models import Budget, BudgetAlert, LowDelay
+from billing.charging.money import quantize
 from billing.invoices import settling
-from billing.invoices.models import CreditNote, Invoice, InvoiceLine, NumberSeries, SentMail
+from billing.invoices.models import CreditNote, Invoice, InvoiceLine, NothingDue, NumberSeries, SentMail
 from billing.pricing.books import withdraw_book
 from billing.pricing.models import BillingAccount, ChargeBook, Contract
 from billing.refusals import Refused
+from billing.stripe.comparing import settle_difference
 from billing.stripe.models import (
     StripeCursor,
     StripeCustomer,
@@ -79,28 +81,55 @@ class InvoiceAdmin(_ReadOnly):
     actions = ("finalize", "pay", "void", "give_up")
 
     def _act(
-        self, request: HttpRequest, chosen: QuerySet[Invoice], move: Callable[..., Any], done: str
-    ) -> None:
+        self,
+        request: HttpRequest,
+        chosen: QuerySet[Invoice],
+        action: str,
+        move: Callable[..., Any],
+        done: str,
+    ) -> HttpResponse | None:
+        """Says the numbers and asks why; then moves each, the oldest month first."""
+        chosen = chosen.order_by("period_start", "id")
+        reason = self.reason_for(request, chosen, action, _counted(chosen), _THEN[action])
+        if isinstance(reason, HttpResponse):
+            return reason
+
         def act(invoice: Invoice) -> None:
-            move(invoice_id=invoice.id, now=datetime.now(UTC), actor=_operator(request), reason=_REASON)
+            move(invoice_id=invoice.id, now=datetime.now(UTC), actor=operator_of(request), reason=reason)
 
         _for_each(request, chosen, act, done)
+        return None
 
     @admin.action(description="Finalise: number and send them; they never change again")
-    def finalize(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> None:
-        self._act(request, chosen.order_by("period_start", "id"), settling.finalize, "Finalised")
+    def finalize(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> HttpResponse | None:
+        return self._act(request, chosen, "finalize", settling.finalize, "Finalised")
 
     @admin.action(description="Paid in full")
-    def pay(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> None:
-        self._act(request, chosen, settling.pay, "Paid")
+    def pay(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> HttpResponse | None:
+        return self._act(request, chosen, "pay", settling.pay, "Paid")
 
     @admin.action(description="Void: wrong as a whole, not to be paid")
-    def void(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> None:
-        self._act(request, chosen, settling.void, "Void")
+    def void(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> HttpResponse | None:
+        return self._act(request, chosen, "void", settling.void, "Void")
 
     @admin.action(description="Give up: nobody expects the money any more")
-    def give_up(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> None:
-        self._act(request, chosen, settling.give_up, "Given up")
+    def give_up(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> HttpResponse | None:
+        return self._act(request, chosen, "give_up", settling.give_up, "Given up")
+
+
+_THEN = {
+    "finalize": "They are numbered, mailed and sent to Stripe, and never change again.",
+    "pay": "Nobody is asked for the money any more.",
+    "void": "They are not to be paid. They keep their numbers, and are not written again by themselves.",
+    "give_up": "Nobody expects the money any more; it may come all the same.",
+}
+
+
+def _counted(chosen: QuerySet[Invoice]) -> str:
+    """How many, and what they come to in each currency."""
+    sums = chosen.order_by("currency").values_list("currency").annotate(sum=Sum("total"))
+    totals = [f"{quantize(total, currency):,f} {currency}" for currency, total in sums]
+    return f"{chosen.count()} invoices: {', '.join(totals)}"
 
 
 @admin.register(ChargeBook)
@@ -111,14 +140,19 @@ class ChargeBookAdmin(_ReadOnly):
     actions = ("withdraw",)
 
     @admin.action(description="Withdraw: only books that are not in force yet")
-    def withdraw(self, request: HttpRequest, chosen: QuerySet[ChargeBook]) -> None:
+    def withdraw(self, request: HttpRequest, chosen: QuerySet[ChargeBook]) -> HttpResponse | None:
         today = datetime.now(UTC).date()
+        then = "Their prices will not come into force."
+        reason = self.reason_for(request, chosen, "withdraw", f"{chosen.count()} price books", then)
+        if isinstance(reason, HttpResponse):
+            return reason
         _for_each(
             request,
             chosen,
-            lambda row: withdraw_book(book_id=row.id, today=today, actor=_operator(request), reason=_REASON),
+            lambda row: withdraw_book(book_id=row.id, today=today, actor=operator_of(request), reason=reason),
             "Withdrawn",
         )
+        return None
 
 
 @admin.register(Contract)
@@ -145,6 +179,18 @@ class StripeDifferenceAdmin(_ReadOnly):
     list_display = ("kind", "subject", "ours", "theirs", "found_at", "settled_at")
     list_filter = ("kind", ("settled_at", admin.EmptyFieldListFilter))
     ordering = ("-id",)
+    actions = ("settle",)
+
+    @admin.action(description="Settled: looked into, nothing more to do")
+    def settle(self, request: HttpRequest, chosen: QuerySet[StripeDifference]) -> HttpResponse | None:
+        open_ones = chosen.filter(settled_at=None).order_by("id")
+        counted = f"{open_ones.count()} open differences"
+        reason = self.reason_for(request, open_ones, "settle", counted, "They are no alarm any more.")
+        if isinstance(reason, HttpResponse):
+            return reason
+        for row in open_ones:
+            settle_difference(difference_id=row.pk, actor=operator_of(request), reason=reason)
+        return None
 
 
 _LISTED: dict[type[Model], tuple[str, ...]] = {
@@ -152,6 +198,7 @@ _LISTED: dict[type[Model], tuple[str, ...]] = {
     Budget: ("tenant_id", "amount", "capped", "grace_hours"),
     InvoiceLine: ("invoice", "n", "kind", "metric", "quantity", "amount"),
     LowDelay: ("tenant_id", "month", "since"),
+    NothingDue: ("tenant_id", "month", "at"),
     NumberSeries: ("issuer", "kind", "last"),
     SentMail: ("key", "tenant_id", "sent_at"),
     StripeCursor: ("tenant_id", "month", "metric", "region_policy", "sent", "pending", "error"),

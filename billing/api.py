@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from billing.hooks import Actor, note_read
 from billing.rating import STEP, Line, Rated
 from billing.reports import daily_cost, daily_cost_of, tenants_with_usage
 from cells.contract import Scope
@@ -31,6 +32,9 @@ class Principal(Protocol):
     """What billing needs to know of who asks."""
 
     tenant_id: uuid.UUID | None
+    operator: bool
+
+    def as_actor(self) -> Actor: ...
 
 
 class Range(serializers.Serializer[Any]):
@@ -163,6 +167,10 @@ class Report(APIView):
         unknown = [name for name in request.query_params if name not in self.parameters]
         if unknown:
             raise BadQuery({name: ["Unknown parameter."] for name in unknown})
+        text = request.query_params.get("tenant_id")
+        of = request.user.tenant_id if text is None else decode(TENANT, text)
+        if request.user.operator and of is not None:
+            note_read(tenant_id=of, actor=request.user.as_actor(), what=request.path)
 
 
 class DailyCostView(Report):

@@ -12,7 +12,6 @@ from django.db.models.functions import Now
 from billing import periods
 from billing.corrections import NothingToCorrect, accept_refused
 from billing.hooks import Actor, audit
-from billing.ids import TENANT, encode
 from billing.models import DriftFinding, MeterConflict
 from billing.months import next_month
 from billing.refusals import Conflicting, Invalid, NotFound
@@ -45,7 +44,7 @@ def settle_conflict(*, conflict_id: int, accept: bool, actor: Actor, reason: str
 
 @transaction.atomic
 def settle_drift(*, finding_id: int, actor: Actor, reason: str) -> DriftFinding:
-    """Looked into, and nothing more is to be done. Found again, it is another alarm."""
+    """Looked into, and nothing more is to be done. With other figures it is another alarm."""
     _check(reason)
     found = DriftFinding.objects.select_for_update().filter(pk=finding_id).first()
     if found is None:
@@ -73,10 +72,6 @@ def close_without_cells(
     found = periods.close(tenant_id=tenant_id, month=month, actor=actor.name, without=reason)
     if isinstance(found, periods.Waiting):
         raise Conflicting(f"{month:%Y-%m} still waits: {'; '.join(found.waits_for)}")
-    audit(
-        action="period.close", subject=encode(TENANT, tenant_id), tenant_id=tenant_id, actor=actor,
-        reason=reason, after={"month": f"{month:%Y-%m}", "closed_at": found.closed_at.isoformat()},
-    )  # fmt: skip
     return found
 
 

@@ -1,15 +1,13 @@
-"""What persons decide about the ledger: corrections, which are rows that refer to the record they correct,
-and alarms that were looked into. All of it is in the audit log."""
+"""Corrections of the ledger by a person: new rows that refer to the record they correct, in the audit log."""
 
 from __future__ import annotations
 
 import uuid
 
 from django.db import connection, transaction
-from django.db.models.functions import Now
 
 from billing.hooks import Service, audit
-from billing.models import DriftFinding, MeterConflict, MeterCorrection, MeterRecord
+from billing.models import MeterConflict, MeterCorrection, MeterRecord
 from billing.sql import named_sql
 
 _SQL = named_sql("ingest")
@@ -49,44 +47,12 @@ def correct(
     return made
 
 
-@transaction.atomic
 def accept_refused(conflict: MeterConflict, *, actor: str, reason: str) -> MeterCorrection:
-    """Settles a conflict in favour of what was refused."""
-    made = correct(
+    """What was refused is right: corrects the record to it (`by_hand` settles the conflict)."""
+    return correct(
         MeterRecord(**{name: getattr(conflict, name) for name in _KEY}),
         quantity=conflict.refused,
         actor=actor,
         reason=reason,
         correction_id=uuid.uuid5(uuid.NAMESPACE_OID, f"clockhouse conflict {conflict.pk}"),
     )
-    MeterConflict.objects.filter(pk=conflict.pk, settled_at=None).update(settled_at=Now(), settled_by=actor)
-    return made
-
-
-@transaction.atomic
-def settle_conflict(conflict: MeterConflict, *, actor: str, reason: str) -> bool:
-    """A person has looked into it: what stands is right. False: it was settled before."""
-    rows = MeterConflict.objects.filter(pk=conflict.pk, settled_at=None)
-    if not rows.update(settled_at=Now(), settled_by=actor):
-        return False
-    audit(
-        action="meter_conflict.settle", subject=str(conflict)[:200], tenant_id=conflict.tenant_id,
-        actor=Service(name=actor), reason=reason,
-        before={"recorded": conflict.recorded, "refused": conflict.refused},
-    )  # fmt: skip
-    return True
-
-
-@transaction.atomic
-def settle_finding(finding: DriftFinding, *, actor: str, reason: str) -> bool:
-    """A person has looked into a difference: nothing more is to be done while the figures stay these.
-    False: it was settled before."""
-    rows = DriftFinding.objects.filter(pk=finding.pk, settled_at=None)
-    if not rows.update(settled_at=Now(), settled_by=actor):
-        return False
-    audit(
-        action="drift.settle", subject=f"{finding.metric} {finding.cell} {finding.day}",
-        tenant_id=finding.tenant_id, actor=Service(name=actor), reason=reason,
-        before={"ledger": finding.ledger, "rollup": finding.rollup, "counted": finding.counted},
-    )  # fmt: skip
-    return True

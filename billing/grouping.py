@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from datetime import date, datetime
 from django.db import connection
 
 from billing import watermarks
-from billing.cells import JobCount, JobPage
+from billing.cells import CellAway, JobCount, JobPage
 from billing.cells import cells as installed_cells
 from billing.months import start_of
 from billing.sql import named_sql
@@ -19,6 +20,8 @@ from cells.contract import Metric
 from cells.domain.ids import JOB, decode
 
 _SQL = named_sql("usage")
+#: Seconds after which no further cell is asked.
+_PATIENCE_SECONDS = 20.0
 
 
 class By(enum.StrEnum):
@@ -56,10 +59,13 @@ class Jobs:
     rows: list[Row]
     more: bool
     complete_until: datetime | None
+    without_cells: tuple[str, ...]  # gone for good, with what they counted by job
 
 
 def fits(by: By, place: Sequence[str]) -> bool:
     """Whether texts can be the sort key of a row."""
+    if any("\0" in text for text in place):
+        return False  # PostgreSQL keeps no NUL
     if by is By.JOB:
         return len(place) == 1 and decode(JOB, place[0]) is not None
     if len(place) != 3 or (by is By.DAY) != bool(place[0]):
@@ -99,19 +105,28 @@ def by_job(
     tenant_id: uuid.UUID, since: date, until: date, *, after: tuple[str, ...] | None, limit: int
 ) -> Jobs:
     """Runs that ended in the days in [since, until), by job, as every cell that the tenant lived on
-    remembers them. Raises `CellAway`."""
+    remembers them, but for those that are gone. Raises `CellAway`."""
     owners = watermarks.owners_of(tenant_id, start_of(since), start_of(until))
     known = installed_cells()
-    pages = [
-        known.usage_by_job(cell, tenant_id, since, until, after=after[0] if after else None, limit=limit + 1)
-        for cell in sorted({o.cell for o in owners})
-    ]
+    there, lived_on = set(known.names()), {o.cell for o in owners}
+    begun = time.monotonic()
+    pages = []
+    for cell in sorted(lived_on & there):
+        if time.monotonic() - begun > _PATIENCE_SECONDS:
+            raise CellAway(f"{cell} was not asked: those before it took too long")
+        behind = after[0] if after else None
+        pages.append(known.usage_by_job(cell, tenant_id, since, until, after=behind, limit=limit + 1))
     counts, more = merge(pages, limit)
     rows = [
         Row(job_id=c.job_id, metric=Metric.JOB_RUNS.value, region_policy=c.region_policy, quantity=c.runs)
         for c in counts
     ]
-    return Jobs(rows=rows, more=more, complete_until=min((p.complete_until for p in pages), default=None))
+    return Jobs(
+        rows=rows,
+        more=more,
+        complete_until=min((p.complete_until for p in pages), default=None),
+        without_cells=tuple(sorted(lived_on - there)),
+    )
 
 
 def merge(pages: Sequence[JobPage], limit: int) -> tuple[list[JobCount], bool]:

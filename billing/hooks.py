@@ -51,6 +51,11 @@ def audit(
     )  # fmt: skip
 
 
+def note_read(*, tenant_id: uuid.UUID, actor: Actor, what: str) -> None:
+    """Says in the tenant's audit log that an operator reads of it: `what` is a path."""
+    import_string(settings.BILLING_READ)(tenant_id=tenant_id, actor=actor, what=what)
+
+
 def want(*, topic: str, subject: str) -> None:
     """Asks for an outside effect once the transaction commits: at least once, one row for a topic and
     subject. `settings.OUTBOX_HANDLERS` names what does it."""

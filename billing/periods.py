@@ -137,10 +137,11 @@ def close(*, tenant_id: uuid.UUID, month: date, actor: str, without: str = "") -
         }
         if lacking:
             evidence |= {"without": [[o.cell, o.store] for o in lacking], "reason": without}
+        if without:
             audit(
-                action="period.close_without", subject=encode(TENANT, tenant_id), tenant_id=tenant_id,
+                action="period.close", subject=encode(TENANT, tenant_id), tenant_id=tenant_id,
                 actor=Service(name=actor), reason=without,
-                after={"month": f"{month:%Y-%m}", "without": evidence["without"]},
+                after={"month": f"{month:%Y-%m}", "without": evidence.get("without", [])},
             )  # fmt: skip
         cursor.execute(_SQL["close"], {**of, "evidence": json.dumps(evidence)})
         (closed_at,) = cursor.fetchone()

@@ -44,6 +44,10 @@ class UsageDocument(Range):
     complete_until = serializers.DateTimeField(
         allow_null=True, help_text="By job: runs that ended before it are counted. Else null."
     )
+    without_cells = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="By job: cells that are gone, whose runs are not counted here. They are in all other sums.",
+    )
     items = UsageItem(many=True)
     next_cursor = serializers.CharField(allow_null=True)
 
@@ -68,12 +72,14 @@ class UsageView(Report):
         place = _place(request, by, since, until)
         tenant_id = self.tenant_of(request)
         complete_until = None
+        without: tuple[str, ...] = ()
         if by is By.JOB:
             try:
                 found = grouping.by_job(tenant_id, since, until, after=place, limit=limit)
             except CellAway as e:
                 raise CellsAway from e
             rows, more, complete_until = found.rows, found.more, found.complete_until
+            without = found.without_cells
         else:
             rows = grouping.grouped(tenant_id, since, until, by=by, after=place, limit=limit + 1)
             more, rows = len(rows) > limit, rows[:limit]
@@ -82,6 +88,7 @@ class UsageView(Report):
                 **shown_range(since, until),
                 "by": by.value,
                 "complete_until": complete_until and f"{complete_until:%Y-%m-%dT%H:%M:%SZ}",
+                "without_cells": list(without),
                 "items": [_show(row) for row in rows],
                 "next_cursor": _cursor(by, since, until, rows[-1]) if more else None,
             }

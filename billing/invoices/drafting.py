@@ -17,7 +17,7 @@ from billing.charging.machine import InvoiceState, allowed
 from billing.charging.money import quantize
 from billing.hooks import Actor, audit
 from billing.invoices.lines import Line, digest, lines_of, stored_line
-from billing.invoices.models import Invoice, InvoiceLine
+from billing.invoices.models import Invoice, InvoiceLine, NothingDue
 from billing.months import next_month
 from billing.periods import closed
 from billing.pricing.accounts import lock_account, shown_taxes
@@ -84,9 +84,13 @@ def open_draft(*, tenant_id: uuid.UUID, month: date, actor: Actor, reason: str) 
         return found
     terms = terms_of(tenant_id)
     statement = statement_of(tenant_id, month, terms)
+    _check_priced(statement, terms)
     if not statement.lines:
         if found is not None:
             found.delete()
+        if not Invoice.objects.filter(tenant_id=tenant_id, state=InvoiceState.DRAFT).exists():
+            # An earlier one that is open may still give something back, which is carried over.
+            NothingDue.objects.get_or_create(tenant_id=tenant_id, month=month)
         return None
     if found is None:
         found = Invoice.objects.create(
@@ -111,8 +115,16 @@ def recompute(invoice: Invoice) -> Statement:
         raise Conflicting(f"an invoice that is {invoice.state} is never recomputed")
     terms = terms_of(invoice.tenant_id)
     statement = statement_of(invoice.tenant_id, invoice.period_start, terms)
+    _check_priced(statement, terms)
     write_lines(invoice, statement, terms)
     return statement
+
+
+def _check_priced(statement: Statement, terms: Terms) -> None:
+    """What a book in force leaves out is free; where there is no book at all, nobody meant that."""
+    in_force = [book for book in terms.books if book.effective_from < statement.period.end]
+    if statement.unpriced and not in_force:
+        raise Conflicting(f"no price book in {statement.currency} is in force: the usage has no price")
 
 
 def write_lines(invoice: Invoice, statement: Statement, terms: Terms) -> None:

@@ -10,7 +10,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from billing.charging.charge import ADJUSTMENT, MINIMUM, TAX, ChargeLine, Statement
+from billing.charging.charge import ADJUSTMENT, CARRIED_OVER, MINIMUM, TAX, ChargeLine, Statement
 from billing.charging.documents import shown
 from billing.charging.money import quantize
 
@@ -115,6 +115,8 @@ def described(line: Line) -> str:
     name = _METRICS.get(line.metric, line.metric.replace("_", " "))
     if policy := _POLICIES.get(line.region_policy, ""):
         name = f"{name}, {policy}"
+    if line.metric == CARRIED_OVER:
+        return f"Carried over from the invoice for {date.fromisoformat(line.start):%B %Y}"
     if line.kind == ADJUSTMENT:
         late = name if line.metric else "what the agreed minimum had covered"
         return f"Late for {date.fromisoformat(line.start):%B %Y}: {late}"

@@ -88,6 +88,25 @@ class Invoice(models.Model):
         return encode(INVOICE, self.id)
 
 
+class NothingDue(models.Model):
+    """A closed month that came to nothing: nobody looks at it again by itself. Whoever asks for its
+    draft has it looked at anew."""
+
+    id = models.BigAutoField(primary_key=True)
+    tenant_id = models.UUIDField()
+    month = models.DateField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "billing_nothing_due"
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["tenant_id", "month"], name="nothing_due_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} {self.month:%Y-%m}"
+
+
 class InvoiceLine(models.Model):
     """One line, as `billing.charging.charge` gave it. Exact amounts are text: they are never cut."""
 

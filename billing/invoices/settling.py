@@ -31,7 +31,8 @@ STRIPE_INVOICE = "stripe_invoice"
 @transaction.atomic
 def finalize(*, invoice_id: uuid.UUID, now: datetime, actor: Actor, reason: str) -> Invoice:
     """Computes a draft a last time, numbers it, and has it sent. Where nothing is to be paid it is
-    settled at once. Of a final one nothing happens."""
+    settled at once; what it gives back beyond its charges is a line of the next month's. Of a final one
+    nothing happens."""
     invoice = lock_invoice(invoice_id)
     if invoice.state != InvoiceState.DRAFT and invoice.sequence is not None:
         return invoice
@@ -39,6 +40,7 @@ def finalize(*, invoice_id: uuid.UUID, now: datetime, actor: Actor, reason: str)
     if closed(invoice.tenant_id, invoice.period_start) is None:
         raise Conflicting(f"{invoice.period_start:%Y-%m} is not closed: its usage may still change")
     recompute(invoice)
+    _check_order(invoice)
     invoice.finalized_at = now
     invoice.due_on = now.date() + timedelta(days=settings.BILLING_DUE_DAYS)
     invoice.state = destination("finalize")
@@ -46,10 +48,23 @@ def finalize(*, invoice_id: uuid.UUID, now: datetime, actor: Actor, reason: str)
     invoice.save()
     _audit("invoice.finalize", invoice, InvoiceState.DRAFT, actor, reason)
     if invoice.total <= 0:
-        _settle("pay", invoice, now, actor, "nothing is to be paid")
+        over = f"; {invoice.net} before taxes is carried over" if invoice.total < 0 else ""
+        _settle("pay", invoice, now, actor, f"nothing is to be paid{over}")
     want(topic=MAIL_INVOICE, subject=str(invoice.id))
     _tell_stripe(invoice)
     return invoice
+
+
+def _check_order(invoice: Invoice) -> None:
+    """A month may give back to the next one, so an earlier one must not be open, and what is below zero
+    needs a next one that is."""
+    others = Invoice.objects.filter(tenant_id=invoice.tenant_id)
+    earlier = others.filter(state=InvoiceState.DRAFT, period_start__lt=invoice.period_start)
+    if first := earlier.order_by("period_start").first():
+        raise Conflicting(f"the draft for {first.period_start:%Y-%m} is to be final first")
+    after = others.filter(period_start=invoice.period_end, sequence__isnull=False)
+    if invoice.total < 0 and (there := after.exclude(state=InvoiceState.VOID).first()):
+        raise Conflicting(f"it gives back {invoice.total}, and {there} behind it is final: credit that one")
 
 
 @transaction.atomic

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import structlog
 from celery import shared_task
 from django.conf import settings
 
@@ -12,9 +11,8 @@ from billing.charging.machine import InvoiceState
 from billing.hooks import BILLING
 from billing.invoices import drafting, settling
 from billing.invoices.models import Invoice
-from billing.refusals import Refused
+from billing.running import going_on
 
-_LOG = structlog.get_logger(__name__)
 #: Months that were closed longer ago are drafted by hand.
 _LOOKS_BACK = timedelta(days=70)
 
@@ -29,16 +27,11 @@ def draft_closed(since: datetime) -> int:
     """The same for months closed since an instant."""
     made = 0
     for tenant_id, month in drafting.to_be_drafted(since):
-        try:
-            made += (
-                drafting.open_draft(
-                    tenant_id=tenant_id, month=month, actor=BILLING, reason="the month is closed"
-                )
-                is not None
+        with going_on("draft an invoice", tenant_id=str(tenant_id), month=f"{month:%Y-%m}"):
+            found = drafting.open_draft(
+                tenant_id=tenant_id, month=month, actor=BILLING, reason="the month is closed"
             )
-        except Refused as refused:
-            # A tenant that cannot be billed keeps nobody else from it.
-            _LOG.error("no draft", tenant_id=str(tenant_id), month=f"{month:%Y-%m}", error=str(refused))
+            made += found is not None
     return made
 
 
@@ -54,9 +47,7 @@ def finalize_drafts(now: datetime) -> int:
     drafts = Invoice.objects.filter(state=InvoiceState.DRAFT, created_at__lte=before)
     made = 0
     for invoice_id in drafts.order_by("period_start", "id").values_list("id", flat=True):
-        try:
+        with going_on("finalise an invoice", invoice=str(invoice_id)):
             settling.finalize(invoice_id=invoice_id, now=now, actor=BILLING, reason="review is over")
             made += 1
-        except Refused as refused:
-            _LOG.error("not finalised", invoice=str(invoice_id), error=str(refused))
     return made

@@ -19,7 +19,7 @@ from billing.sql import named_sql
 from billing.usage import usage_of
 
 _SQL = named_sql("invoices")
-Mark = tuple[datetime, str, int, int, str]  # minute, cell, store, epoch, host
+Mark = tuple[datetime, str, int, int, str, str]  # minute, cell, store, epoch, host, correction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,19 +33,21 @@ class UsedDay:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """A meter record of the ledger."""
+    """A meter record of the ledger, or a correction of the record before it."""
 
     minute: datetime
     cell: str
     store: int
     epoch: int
     host: str
+    correction: str  # its id; empty: the record itself
     quantity: int
+    reason: str  # of the correction
 
     @property
     def mark(self) -> Mark:
         """Its place among the records of a day."""
-        return (self.minute, self.cell, self.store, self.epoch, self.host)
+        return (self.minute, self.cell, self.store, self.epoch, self.host, self.correction)
 
 
 def mark_text(mark: Mark) -> list[str]:
@@ -57,13 +59,13 @@ def mark_text(mark: Mark) -> list[str]:
 def mark_of(texts: Sequence[str]) -> Mark | None:
     """The place that texts name; None if they name none."""
     try:
-        minute, cell, store, epoch, host = texts
+        minute, cell, store, epoch, host, correction = texts
         at, number, raised = datetime.fromisoformat(minute), int(store), int(epoch)
     except ValueError:
         return None
     if at.tzinfo is None or not 0 <= number < 2**15 or not 0 <= raised < 2**63:
         return None
-    return at, cell, number, raised, host
+    return at, cell, number, raised, host, correction
 
 
 def find_line(invoice: Invoice, n: int) -> InvoiceLine:
@@ -97,7 +99,7 @@ def days_of_line(invoice: Invoice, line: InvoiceLine) -> list[UsedDay]:
 def records_of_day(
     invoice: Invoice, line: InvoiceLine, day: date, *, after: Mark | None, limit: int
 ) -> list[Record]:
-    """The meter records of one of the line's days, a page at a time."""
+    """The meter records of one of the line's days and their corrections, a page at a time."""
     if line.kind not in (USAGE, ADJUSTMENT) or not line.start <= day < line.end:
         raise NotFound(f"no usage of line {line.n} on {day}")
     return records_of(
@@ -108,11 +110,11 @@ def records_of_day(
 def records_of(
     tenant_id: uuid.UUID, day: date, *, metric: str, region_policy: str, after: Mark | None, limit: int
 ) -> list[Record]:
-    """The meter records of a tenant's day of a metric and policy, a page at a time."""
+    """The meter records of a tenant's day of a metric and policy and their corrections, a page at a time."""
     mark: dict[str, Any] = dict(
         zip(
-            ("after_minute", "after_cell", "after_store", "after_epoch", "after_host"),
-            after or (None,) * 5,
+            ("after_minute", "after_cell", "after_store", "after_epoch", "after_host", "after_correction"),
+            after or (None,) * 6,
             strict=True,
         )
     )
@@ -130,6 +132,15 @@ def records_of(
             },
         )
         return [
-            Record(minute=minute, cell=cell, store=store, epoch=epoch, host=host, quantity=quantity)
-            for minute, cell, store, epoch, host, quantity in cursor.fetchall()
+            Record(
+                minute=minute,
+                cell=cell,
+                store=store,
+                epoch=epoch,
+                host=host,
+                correction=correction,
+                quantity=quantity,
+                reason=reason,
+            )
+            for minute, cell, store, epoch, host, correction, quantity, reason in cursor.fetchall()
         ]

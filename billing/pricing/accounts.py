@@ -6,22 +6,26 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
+from django.utils import timezone
 
+from billing.budgets.models import Budget
 from billing.charging.charge import TaxRate
 from billing.charging.documents import shown
 from billing.hooks import Actor, audit, people_of
 from billing.ids import TENANT, encode
 from billing.invoices.models import Invoice
-from billing.pricing.models import BillingAccount
+from billing.pricing.models import BillingAccount, ChargeBook, Contract
 from billing.refusals import Conflicting, NotFound, VersionMismatch, refuse_faults
 from billing.sql import named_sql
+from billing.stripe.amounts import is_writable
 
 _SQL = named_sql("invoices")
 _CURRENCY = re.compile(r"[A-Z]{3}")
@@ -95,7 +99,8 @@ def edit_account(
     actor: Actor,
     reason: str,
 ) -> Account:
-    """Changes what is given. What is final keeps what it says; the currency stays once anything is."""
+    """Changes what is given. What is final keeps what it says; the currency stays once anything is, or
+    anything else was said in it."""
     before = account_of(tenant_id)
     refuse_faults(_faults(changes))
     lock_account(tenant_id)
@@ -103,9 +108,7 @@ def edit_account(
     if expected_version not in (None, row.version):
         raise VersionMismatch(row.version)
     if changes.get("currency", row.currency) != row.currency:
-        numbered = Invoice.objects.filter(tenant_id=tenant_id, sequence__isnull=False).exists()
-        if numbered:
-            raise Conflicting(f"there are invoices in {row.currency}: the currency stays")
+        _check_currency(tenant_id, row.currency, changes["currency"])
     said = {name: changes[name] for name in _FIELDS if name in changes}
     if "taxes" in said:
         said["taxes"] = [{"name": t["name"].strip(), "rate": t["rate"]} for t in said["taxes"]]
@@ -118,6 +121,25 @@ def edit_account(
         )  # fmt: skip
         return account_of(tenant_id)
     return before
+
+
+def _check_currency(tenant_id: uuid.UUID, old: str, new: str) -> None:
+    """Numbers without a currency of their own must not come to mean another, and there must be prices."""
+    rows: dict[str, QuerySet[Any]] = {
+        "invoices": Invoice.objects.filter(tenant_id=tenant_id, sequence__isnull=False),
+        "contracts": Contract.objects.filter(tenant_id=tenant_id),
+        "a budget": Budget.objects.filter(tenant_id=tenant_id),
+    }
+    there = [what for what, found in rows.items() if found.exists()]
+    if there:
+        raise Conflicting(f"there are {' and '.join(there)} in {old}: the currency stays")
+    today = timezone.now().astimezone(UTC).date()
+    faults = []
+    if not ChargeBook.objects.filter(currency=new, effective_from__lte=today).exists():
+        faults.append(("/currency", f"no price book in {new} is in force: usage would have no price"))
+    if settings.BILLING_STRIPE["key"] and not is_writable(new):
+        faults.append(("/currency", f"Stripe cannot write every amount in {new}"))
+    refuse_faults(faults)
 
 
 def _faults(changes: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from datetime import date
 
 from billing.charging.book import Book, Override, Period
-from billing.charging.charge import Correction, Statement, TaxRate, Used, charge, corrections_of
+from billing.charging.charge import (
+    CARRIED_OVER,
+    Correction,
+    Statement,
+    TaxRate,
+    Used,
+    charge,
+    corrections_of,
+)
+from billing.charging.machine import InvoiceState
+from billing.invoices.models import Invoice
 from billing.months import month_of, next_month
 from billing.periods import adjustments
 from billing.pricing.accounts import Account, account_of
@@ -74,7 +84,7 @@ def statement_of(tenant_id: uuid.UUID, month: date, terms: Terms | None = None) 
 
 def corrections_in(tenant_id: uuid.UUID, month: date, terms: Terms) -> list[Correction]:
     """What a month bills of closed ones before it, month by month: each as the difference to what was
-    billed of that month until then."""
+    billed of that month until then. And what the invoice before gave back and could not settle."""
     late: dict[date, list[Used]] = defaultdict(list)
     for row in adjustments(tenant_id, month):
         late[month_of(row.day)].append(
@@ -96,4 +106,18 @@ def corrections_in(tenant_id: uuid.UUID, month: date, terms: Terms) -> list[Corr
             period, billed, late[earlier], terms.books, overrides=terms.overrides,
             currency=terms.account.currency,
         )  # fmt: skip
-    return found
+    return found + _carried_over(tenant_id, month)
+
+
+def _carried_over(tenant_id: uuid.UUID, month: date) -> list[Correction]:
+    """What the invoice of the month before gave back beyond what that month came to. If this month
+    does not use it up, either, its own invoice is below zero, and the next month carries the rest."""
+    before = (
+        Invoice.objects.filter(tenant_id=tenant_id, period_end=month, sequence__isnull=False, total__lt=0)
+        .exclude(state=InvoiceState.VOID)
+        .first()
+    )
+    if before is None:
+        return []
+    period = Period(start=before.period_start, end=before.period_end)
+    return [Correction(period=period, metric=CARRIED_OVER, region_policy="", quantity=0, exact=before.net)]

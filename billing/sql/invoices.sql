@@ -12,7 +12,7 @@ ON CONFLICT (issuer, kind) DO UPDATE SET last = billing_number_series.last + 1
 RETURNING last;
 
 -- name: to_be_drafted
--- Months that were closed since an instant and never had an invoice; a page at a time, oldest first. What
+-- Months that were closed since an instant, never had an invoice and are not known to come to nothing; a page at a time, oldest first. What
 -- was made void is not to be paid: whoever wants another one in its place asks for it.
 SELECT p.month, p.tenant_id
 FROM billing_period p
@@ -22,19 +22,29 @@ WHERE p.state = 'CLOSED' AND p.closed_at >= %(since)s
       SELECT FROM billing_invoice i
       WHERE i.tenant_id = p.tenant_id AND i.period_start = p.month
   )
+  AND NOT EXISTS (SELECT FROM billing_nothing_due n WHERE n.tenant_id = p.tenant_id AND n.month = p.month)
 ORDER BY p.month, p.tenant_id
 LIMIT %(limit)s;
 
 -- name: records_of_line
--- The meter records behind a usage day of a line, a page at a time, in the ledger's order.
-SELECT r.minute, r.cell, r.store, r.epoch, r.host, r.quantity
-FROM billing_meter_record r
-WHERE r.tenant_id = %(tenant_id)s AND r.metric = %(metric)s AND r.region_policy = %(region_policy)s
-  AND r.minute >= %(since)s AND r.minute < %(until)s
-  AND (%(after_minute)s::timestamptz IS NULL
-       OR (r.minute, r.cell, r.store, r.epoch, r.host)
-        > (%(after_minute)s, %(after_cell)s, %(after_store)s, %(after_epoch)s, %(after_host)s))
-ORDER BY r.minute, r.cell, r.store, r.epoch, r.host
+-- The meter records behind a usage day of a line, and what was corrected of each behind it (`correction` is
+-- empty for the record itself), a page at a time, in the ledger's order.
+SELECT r.minute, r.cell, r.store, r.epoch, r.host, r.correction, r.quantity, r.reason
+FROM (
+    SELECT minute, cell, store, epoch, host, '' AS correction, quantity, '' AS reason
+    FROM billing_meter_record
+    WHERE tenant_id = %(tenant_id)s AND metric = %(metric)s AND region_policy = %(region_policy)s
+      AND minute >= %(since)s AND minute < %(until)s
+    UNION ALL
+    SELECT minute, cell, store, epoch, host, id::text, quantity, reason
+    FROM billing_meter_correction
+    WHERE tenant_id = %(tenant_id)s AND metric = %(metric)s AND region_policy = %(region_policy)s
+      AND minute >= %(since)s AND minute < %(until)s
+) r
+WHERE %(after_minute)s::timestamptz IS NULL
+   OR (r.minute, r.cell, r.store, r.epoch, r.host, r.correction)
+    > (%(after_minute)s, %(after_cell)s, %(after_store)s, %(after_epoch)s, %(after_host)s, %(after_correction)s)
+ORDER BY r.minute, r.cell, r.store, r.epoch, r.host, r.correction
 LIMIT %(limit)s;
 
 -- name: alert

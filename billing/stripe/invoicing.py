@@ -12,44 +12,13 @@ from billing.charging.machine import InvoiceState
 from billing.invoices.drafting import stored_lines
 from billing.invoices.lines import Line, described
 from billing.invoices.models import Invoice
+from billing.stripe.amounts import minor_units
 from billing.stripe.connecting import connect, is_connected
 from billing.stripe.customers import ensure_customer
 from billing.stripe.models import StripeInvoice
 
 #: Stripe takes 250 items; further lines of ours become one.
 _MOST_ITEMS = 240
-#: Digits behind the point by which Stripe counts; all others are counted in hundredths.
-_DIGITS = {
-    **dict.fromkeys(
-        [
-            "BIF",
-            "CLP",
-            "DJF",
-            "GNF",
-            "JPY",
-            "KMF",
-            "KRW",
-            "MGA",
-            "PYG",
-            "RWF",
-            "VND",
-            "VUV",
-            "XAF",
-            "XOF",
-            "XPF",
-        ],
-        0,
-    ),
-    **dict.fromkeys(["BHD", "JOD", "KWD", "OMR", "TND"], 3),
-}
-
-
-def minor_units(amount: Decimal, currency: str) -> int:
-    """An amount as Stripe writes it. Raises ValueError for what it cannot write."""
-    units = amount.scaleb(_DIGITS.get(currency, 2))
-    if units != units.to_integral_value():
-        raise ValueError(f"Stripe cannot write {amount} {currency}")
-    return int(units)
 
 
 def push_invoice(subject: str) -> None:

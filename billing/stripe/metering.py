@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
@@ -45,10 +47,12 @@ def totals_of(tenant_id: uuid.UUID, month: date) -> dict[Key, int]:
     return dict(totals)
 
 
-def send_usage(now: datetime) -> int:
+def send_usage(now: datetime, *, patience: float = math.inf) -> int:
     """Brings Stripe up to this month and the one before, while it takes events of that; says how many
-    steps were told. Can stop anywhere and run again."""
+    steps were told. Can stop anywhere and run again, and does after `patience` seconds, or where Stripe
+    cannot be reached: the next run finds what was told and goes on from there."""
     client = connect()
+    until = time.monotonic() + patience
     this = month_of(now.astimezone(UTC).date())
     before = month_of(this - timedelta(days=1))
     steps = 0
@@ -60,13 +64,21 @@ def send_usage(now: datetime) -> int:
         while tenants := tenants_with_usage(start.date(), end.date(), after=after, limit=_PAGE):
             after = tenants[-1]
             for tenant_id in tenants:
-                steps += _send_tenant(client, tenant_id, month, now)
+                if time.monotonic() > until:
+                    return steps
+                try:
+                    steps += _send_tenant(client, tenant_id, month, now)
+                except stripe.APIConnectionError as error:
+                    _LOG.warning("Stripe cannot be reached", error=str(error))
+                    return steps
     return steps
 
 
 def _send_tenant(client: stripe.StripeClient, tenant_id: uuid.UUID, month: date, now: datetime) -> int:
     try:
         return send_month(client, tenant_id, month, now)
+    except stripe.APIConnectionError:
+        raise  # everybody's matter
     except (stripe.StripeError, Refused) as error:
         # The next run goes on from what is written down; others are not kept waiting.
         _LOG.warning(
@@ -141,7 +153,8 @@ def _tell(client: stripe.StripeClient, customer: str, cursor: StripeCursor, now:
                 {
                     "event_name": meter.event_name,
                     "identifier": identifier_of(cursor),
-                    "timestamp": int(cursor.pending_at.timestamp()),
+                    # A step that could not be told for weeks is still within the month, and not too old.
+                    "timestamp": int(max(cursor.pending_at, now - _OLDEST).timestamp()),
                     "payload": {
                         "stripe_customer_id": customer,
                         "value": str(int(cursor.pending - cursor.sent)),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import stripe
@@ -43,13 +45,13 @@ def webhook(request: HttpRequest) -> JsonResponse:
         stripe.WebhookSignature.verify_header(
             text, request.headers.get("Stripe-Signature", ""), secret, TOLERANCE
         )
-        event = json.loads(text)
-        taken = take(event, now=datetime.now(UTC))
+        event = read_event(json.loads(text))
     except stripe.SignatureVerificationError:
         return _problem(400, "MALFORMED", "The signature does not fit.")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return _problem(400, "MALFORMED", "Not an event.")
-    return JsonResponse({"taken": taken})
+    # What fails from here on is a fault of ours: it is logged, and Stripe sends the event again.
+    return JsonResponse({"taken": take(event, now=datetime.now(UTC))})
 
 
 def _problem(status: int, code: str, detail: str) -> JsonResponse:
@@ -67,17 +69,46 @@ def _problem(status: int, code: str, detail: str) -> JsonResponse:
     )
 
 
-@transaction.atomic
-def take(event: dict[str, Any], *, now: datetime) -> bool:
-    """Does what an event says, once, in the transaction that notes it; False: it was here before."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """What of an event counts here."""
+
+    event_id: str
+    kind: str
+    created: datetime
+    meter: str = ""  # of meter events that Stripe refused
+    refused: str = ""  # how many
+    invoice: str = ""  # Stripe's id
+    status: str = ""
+
+
+def read_event(event: dict[str, Any]) -> Event:
+    """An event as Stripe writes it. Raises what reading a document of another form raises."""
     created = event["created"]
     at = (
         datetime.fromtimestamp(created, UTC)
         if isinstance(created, int)
         else datetime.fromisoformat(str(created))
     )
+    kind = str(event["type"])
+    read = partial(Event, event_id=str(event["id"]), kind=kind[:120], created=at)
+    if kind.startswith("v1.billing.meter."):
+        reason = (event.get("data") or {}).get("reason") or {}
+        return read(
+            meter=str((event.get("related_object") or {}).get("id", "meter")),
+            refused=str(reason.get("error_count", "some")),
+        )
+    if kind.startswith("invoice."):
+        there = event["data"]["object"]
+        return read(invoice=str(there["id"]), status=str(there.get("status") or ""))
+    return read()
+
+
+@transaction.atomic
+def take(event: Event, *, now: datetime) -> bool:
+    """Does what an event says, once, in the transaction that notes it; False: it was here before."""
     row, fresh = StripeEvent.objects.get_or_create(
-        event_id=str(event["id"]), defaults={"kind": str(event["type"])[:120], "created": at}
+        event_id=event.event_id, defaults={"kind": event.kind, "created": event.created}
     )
     if not fresh:
         return False
@@ -86,35 +117,30 @@ def take(event: dict[str, Any], *, now: datetime) -> bool:
     return True
 
 
-def _act(event: dict[str, Any], now: datetime) -> str:
-    kind = str(event["type"])
-    if kind.startswith("v1.billing.meter."):
-        subject = str((event.get("related_object") or {}).get("id", "meter"))
-        reason = (event.get("data") or {}).get("reason") or {}
-        count = str(reason.get("error_count", "some"))
-        differ(kind=METER_ERROR, subject=subject, tenant_id=None, ours="0", theirs=count)
-        _LOG.error("Stripe refused meter events", meter=subject, count=count)
+def _act(event: Event, now: datetime) -> str:
+    if event.meter:
+        differ(kind=METER_ERROR, subject=event.meter, tenant_id=None, ours="0", theirs=event.refused)
+        _LOG.error("Stripe refused meter events", meter=event.meter, count=event.refused)
         return "noted"
-    if not kind.startswith("invoice."):
+    if not event.invoice:
         return "nothing to do"
-    there = event["data"]["object"]
-    found = StripeInvoice.objects.select_related("invoice").filter(stripe_id=there["id"]).first()
+    found = StripeInvoice.objects.select_related("invoice").filter(stripe_id=event.invoice).first()
     if found is None:
         return "not an invoice of ours"
-    StripeInvoice.objects.filter(pk=found.pk).update(state=str(there.get("status") or found.state))
-    match kind:
+    StripeInvoice.objects.filter(pk=found.pk).update(state=event.status or found.state)
+    match event.kind:
         case "invoice.paid":
-            return _paid(found.invoice, now, str(event["id"]))
+            return _paid(found.invoice, now, event.event_id)
         case "invoice.payment_failed":
             audit(
                 action="invoice.payment_failed", subject=found.invoice.public_id,
-                tenant_id=found.invoice.tenant_id, actor=_STRIPE, reason=str(event["id"]),
+                tenant_id=found.invoice.tenant_id, actor=_STRIPE, reason=event.event_id,
             )  # fmt: skip
             return "noted"
         case "invoice.voided" | "invoice.marked_uncollectible":
             # Ours decides; where it says otherwise a person looks.
             state = found.invoice.state
-            wanted = {"invoice.voided": "VOID", "invoice.marked_uncollectible": "UNCOLLECTIBLE"}[kind]
+            wanted = {"invoice.voided": "VOID", "invoice.marked_uncollectible": "UNCOLLECTIBLE"}[event.kind]
             differ(
                 kind=INVOICE, subject=found.invoice.number, tenant_id=found.invoice.tenant_id,
                 ours=state, theirs=wanted,

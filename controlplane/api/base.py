@@ -86,13 +86,18 @@ class ApiView(APIView):
             raise invalid(faults)
 
     def _record_read(self, request: Request, named: str | None) -> None:
+        """Whom path, query or header name; `reads_of` tells of those that only what is found names."""
+        text = request.query_params.get("tenant_id") if named is None else named
+        tenant_id = principal_of(request).tenant_id if text is None else tenant_uuid(text)
+        if tenant_id is not None:
+            self.reads_of(tenant_id)
+
+    def reads_of(self, tenant_id: uuid.UUID) -> None:
         """An operator who reads of a tenant is in its audit log; changes are there by themselves."""
-        principal = principal_of(request)
-        if not principal.operator or request.method not in SAFE_METHODS:
+        principal = principal_of(self.request)
+        if not principal.operator or self.request.method not in SAFE_METHODS:
             return
-        tenant_id = principal.tenant_id if named is None else tenant_uuid(named)
-        if tenant_id is not None and Tenant.objects.filter(pk=tenant_id).exists():
-            record_read(tenant_id=tenant_id, actor=principal.as_actor(), what=request.path)
+        record_read(tenant_id=tenant_id, actor=principal.as_actor(), what=self.request.path)
 
     @property
     def tenant_id(self) -> uuid.UUID:

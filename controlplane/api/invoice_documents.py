@@ -91,7 +91,9 @@ class MeterRecordDocument(Document):
     store = serializers.IntegerField()
     epoch = serializers.IntegerField()
     host = serializers.CharField()
-    quantity = serializers.IntegerField()
+    quantity = serializers.IntegerField(help_text="Of a correction, what it adds to its record.")
+    correction_id = serializers.CharField(allow_null=True, help_text="Null: the record itself.")
+    reason = serializers.CharField(allow_null=True, help_text="Why it was corrected.")
 
 
 class LineUsageDocument(Document):

@@ -180,7 +180,7 @@ def mark_of(visit: Visit) -> tracing.Mark | None:
     if not text:
         return None
     try:
-        found = tracing.mark_of(decode_cursor(text, 5))
+        found = tracing.mark_of(decode_cursor(text, 6))
     except Problem:
         found = None
     if found is None:

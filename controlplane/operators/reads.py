@@ -16,6 +16,7 @@ from controlplane.actors import Actor
 from controlplane.events.recording import record
 from controlplane.identity import TENANT, encode
 from controlplane.operators.models import OperatorRead
+from controlplane.tenants.models import Tenant
 
 #: Hours that were told are remembered for so long; no clock is that wrong.
 _REMEMBERED = timedelta(days=1)
@@ -24,7 +25,9 @@ _REMEMBERED = timedelta(days=1)
 @transaction.atomic
 def record_read(*, tenant_id: uuid.UUID, actor: Actor, what: str) -> bool:
     """Says in the tenant's audit log that an operator reads of it, with the first thing (`what`: a path)
-    that they read in this hour. False: it was said for this hour already."""
+    that they read in this hour. False: it was said for this hour already, or there is no such tenant."""
+    if not Tenant.objects.filter(pk=tenant_id).exists():
+        return False
     now = timezone.now()
     hour = now.replace(minute=0, second=0, microsecond=0)
     _, first = OperatorRead.objects.get_or_create(operator=actor.name, tenant_id=tenant_id, hour=hour)

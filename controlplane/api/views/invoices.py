@@ -165,6 +165,8 @@ def trace(request: Request, invoice: Invoice, n: str) -> Response:
             "epoch": r.epoch,
             "host": r.host,
             "quantity": r.quantity,
+            "correction_id": r.correction or None,
+            "reason": r.reason or None,
         }
         for r in found
     ]
@@ -176,7 +178,7 @@ def _stored(invoice: Invoice, n: int) -> Line:
 
 
 def _mark(cursor: str) -> tracing.Mark:
-    found = tracing.mark_of(decode_cursor(cursor, 5))
+    found = tracing.mark_of(decode_cursor(cursor, 6))
     if found is None:
         raise bad_parameter("cursor", "not a cursor of this list")
     return found
@@ -228,8 +230,14 @@ class _AnyInvoice(OperatorView):
     def id_of(self, invoice_id: str) -> uuid.UUID:
         return named(INVOICE, invoice_id, "invoice")
 
+    def found(self, invoice_id: str) -> Invoice:
+        """The invoice; that an operator reads it is in its tenant's audit log."""
+        invoice = drafting.find_invoice(self.id_of(invoice_id))
+        self.reads_of(invoice.tenant_id)
+        return invoice
+
     def shown(self, invoice_id: str) -> Response:
-        return Response(show_one_invoice(drafting.find_invoice(self.id_of(invoice_id))))
+        return Response(show_one_invoice(self.found(invoice_id)))
 
 
 class AnyInvoiceView(_AnyInvoice):
@@ -247,7 +255,7 @@ class AnyInvoicePdfView(_AnyInvoice):
     @extend_schema(operation_id="get_any_invoice_pdf", responses=PDF)
     def get(self, request: Request, invoice_id: str) -> HttpResponse:
         """The invoice as PDF; a draft says that it is one."""
-        invoice = drafting.find_invoice(self.id_of(invoice_id))
+        invoice = self.found(invoice_id)
         return _paper(invoice_pdf(invoice, drafting.stored_lines(invoice)), invoice.number or "draft")
 
 
@@ -258,7 +266,7 @@ class AnyLineUsageView(_AnyInvoice):
     @extend_schema(operation_id="get_any_invoice_line_usage", responses=LineUsageDocument)
     def get(self, request: Request, invoice_id: str, n: str) -> Response:
         """The usage days that a line stands for; with `day`, that day's meter records."""
-        return trace(request, drafting.find_invoice(self.id_of(invoice_id)), n)
+        return trace(request, self.found(invoice_id), n)
 
 
 class _InvoiceVerb(_AnyInvoice):
@@ -294,7 +302,8 @@ class PayInvoiceView(_InvoiceVerb):
 @extend_schema_view(
     post=extend_schema(
         operation_id="void_invoice",
-        description="Wrong as a whole, not to be paid. It keeps its number; its month may be drafted anew.",
+        description="Wrong as a whole, not to be paid. It keeps its number; its month is drafted anew only if"
+        " asked for.",
     )
 )
 class VoidInvoiceView(_InvoiceVerb):

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from billing.ids import BOOK, CONTRACT, decode
-from billing.months import month_of
+from billing.months import month_of, next_month
 from billing.pricing import accounts, books, contracts
 from billing.pricing.models import ChargeBook, Contract
 from billing.pricing.preview import preview
@@ -53,9 +53,11 @@ def today() -> date:
 def month_named(text: str, pointer: str) -> date:
     """The month that `YYYY-MM` names, by its first day."""
     try:
-        return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).date()
-    except ValueError as e:
+        found = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).date()
+        next_month(found)
+    except (ValueError, OverflowError) as e:
         raise invalid(pointer, "a month: YYYY-MM") from e
+    return found
 
 
 def named(prefix: str, text: str, what: str) -> uuid.UUID:
@@ -174,7 +176,9 @@ class ContractView(OperatorView):
     @extend_schema(operation_id="get_contract", responses=ContractDocument)
     def get(self, request: Request, contract_id: str) -> Response:
         """One promise."""
-        return Response(show_contract(contracts.find_contract(named(CONTRACT, contract_id, "contract"))))
+        found = contracts.find_contract(named(CONTRACT, contract_id, "contract"))
+        self.reads_of(found.tenant_id)
+        return Response(show_contract(found))
 
 
 class EndContractView(OperatorView):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
 
+from billing.corrections import correct
 from billing.models import ChargeBook, MeterRecord
 from controlplane.events.models import AuditEvent
 from tests.component.billing.months import close, used
@@ -105,6 +107,18 @@ def test_from_draft_to_trace(tenant: Any) -> None:
     rest = ours.get(f"{path}?day=2026-10-01&limit=2&cursor={first['next_cursor']}").json
     assert [r["quantity"] for r in first["records"] + rest["records"]] == [1, 2, 3]
     assert rest["next_cursor"] is None
+    made = correct(
+        MeterRecord.objects.get(quantity=2), quantity=5, actor="user:op", reason="counted by hand",
+        correction_id=uuid.uuid4(),
+    )  # fmt: skip
+    pages, cursor = [], ""
+    while cursor is not None:
+        page = ours.get(f"{path}?day=2026-10-01&limit=1{cursor}").json
+        pages += page["records"]
+        cursor = page["next_cursor"] and f"&cursor={page['next_cursor']}"
+    assert [(r["quantity"], r["correction_id"], r["reason"]) for r in pages] == [
+        (1, None, None), (2, None, None), (3, str(made.id), "counted by hand"), (3, None, None),
+    ]  # fmt: skip
     assert ours.get(f"{path}?day=2026-09-30").status == 404
     assert ours.get(f"/v1/invoices/{invoice_id}/lines/7/usage").status == 404
     other = tenant_admin(TenantFactory())

@@ -189,7 +189,7 @@ def test_a_person_closes_without_a_dead_cell(tenant: Tenant) -> None:
     evidence = BillingPeriod.objects.get().evidence
     assert evidence["without"] == [[tenant.placement.cell_id, 0]]
     assert (evidence["reason"], evidence["actor"]) == ("its machine burnt down", "test")
-    event = AuditEvent.objects.get(action="period.close_without")
+    event = AuditEvent.objects.get(action="period.close")
     assert (event.tenant_id, event.actor, event.reason) == (tenant.id, "test", "its machine burnt down")
 
 

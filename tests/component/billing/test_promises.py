@@ -10,9 +10,11 @@ import msgspec
 import pytest
 from django.db import DatabaseError, transaction
 
+from billing.by_hand import settle_conflict, settle_drift
 from billing.cells import CellAway
-from billing.corrections import NothingToCorrect, accept_refused, correct, settle_finding
+from billing.corrections import NothingToCorrect, accept_refused, correct
 from billing.drift import check_day
+from billing.hooks import Service
 from billing.ingest import Result, ingest
 from billing.models import (
     DriftFinding,
@@ -40,6 +42,7 @@ NOW = datetime.now(UTC).replace(second=0, microsecond=0)
 THEN = start_of(month_of(NOW.date())) - timedelta(hours=12)
 MONTH = month_of(THEN.date())
 LATER = next_month(MONTH)
+_OPERATOR = Service(name="user:op")
 
 
 @pytest.fixture
@@ -92,7 +95,11 @@ def test_2_the_ledger_only_grows_and_corrections_refer_to_what_they_correct(tena
     assert (made.quantity, MeterCorrection.objects.count()) == (4, 1)
     event = AuditEvent.objects.get(action="meter.correct")
     assert (event.before, event.reason) == ({"quantity": 5}, "the host counted twice")
+    settle_conflict(
+        conflict_id=MeterConflict.objects.get().pk, accept=True, actor=_OPERATOR, reason="told twice"
+    )
     assert MeterConflict.objects.get().settled_by == "user:op"
+    assert MeterCorrection.objects.count() == 1
     assert (made.host, made.minute) == ("h", THEN)
     recompute_dirty()
     assert [(u.quantity, u.records) for u in UsageDay.objects.all()] == [(9, 1)]
@@ -202,7 +209,7 @@ def test_10_differences_are_kept_until_the_figures_are_one(tenant: Tenant) -> No
             there.usage = {"complete": True, "items": [{**runs, "job_runs": counted}]}
             assert len(check_day(cell, day) or ()) == new
             for finding in DriftFinding.objects.filter(settled_at=None):
-                assert settle_finding(finding, actor="user:op", reason="the host was lost")
+                settle_drift(finding_id=finding.pk, actor=_OPERATOR, reason="the host was lost")
         event = AuditEvent.objects.filter(action="drift.settle").first()
         assert event is not None
         assert (event.tenant_id, event.actor, event.reason) == (tenant.id, "user:op", "the host was lost")

@@ -82,6 +82,7 @@ def test_usage_and_cost_are_shown(tenant: Tenant) -> None:
     day = TODAY.date().isoformat()
     assert client.get(f"/v1/usage?from={day}&to={day}").json == {
         "from": day, "to": day, "by": "day", "complete_until": None, "next_cursor": None,
+        "without_cells": [],
         "items": [
             {"day": day, "metric": "job_runs", "region_policy": policy, "quantity": n, "job_id": None}
             for policy, n in (("HOME_ASYNC", 2_000_000), ("STRICT", 1_000_000))

@@ -15,7 +15,7 @@ from billing.hooks import BILLING
 from billing.invoices import drafting, settling
 from billing.invoices.models import Invoice
 from billing.models import UsageDay
-from billing.stripe import comparing, invoicing, metering
+from billing.stripe import comparing, invoicing, metering, webhooks
 from billing.stripe.connecting import connect
 from billing.stripe.models import StripeCursor, StripeDifference, StripeEvent, StripeInvoice
 from controlplane.events.models import OutboxItem
@@ -129,6 +129,45 @@ def test_a_tenant_that_fails_keeps_nobody_else_waiting(there: StripeStandIn, ten
 
 
 @pytest.mark.django_db
+def test_a_step_that_could_not_be_told_for_weeks_is_told_within_what_stripe_takes(
+    there: StripeStandIn, tenant: Any
+) -> None:
+    later, begun = datetime(2026, 12, 7, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)
+    there.now = later.timestamp
+    StripeCursor.objects.create(
+        tenant_id=tenant.id, month=MONTH, metric=RUNS[0], region_policy=RUNS[1], pending=400,
+        pending_at=begun, pending_since=begun,
+    )  # fmt: skip
+    metering.send_usage(later)
+    cursor = StripeCursor.objects.get(metric=RUNS[0])
+    assert (cursor.sent, cursor.steps, cursor.error) == (1000, 2, "")
+
+
+@pytest.mark.django_db
+def test_where_stripe_is_away_one_is_asked_and_no_more(tenant: Any, settings: Any) -> None:
+    used(TenantFactory(), (MONTH, *RUNS, 7))
+    with StripeStandIn() as gone:
+        url = gone.url
+    settings.BILLING_STRIPE = {"key": "sk_test_1", "webhook_secret": SECRET, "url": url}
+    assert metering.send_usage(NOW) == 0
+    assert StripeCursor.objects.values("tenant_id").distinct().count() == 1
+    assert metering.send_usage(NOW, patience=-1) == 0
+
+
+@pytest.mark.django_db
+def test_a_customer_deleted_at_stripe_keeps_nobody_from_being_compared(
+    there: StripeStandIn, tenant: Any
+) -> None:
+    invoice = final(tenant)
+    invoicing.push_invoice(str(invoice.id))
+    StripeInvoice.objects.update(stripe_id="in_gone")
+    other = TenantFactory()
+    used(other, (MONTH, *RUNS, 3_100_000))
+    final(other)
+    assert comparing.compare_month(MONTH) == 1  # the other's invoice, which is not there yet
+
+
+@pytest.mark.django_db
 def test_an_invoice_is_made_finalised_and_can_be_paid_there(there: StripeStandIn, tenant: Any) -> None:
     invoice = final(tenant)
     assert OutboxItem.objects.filter(topic="stripe_invoice", subject=str(invoice.id)).exists()
@@ -216,6 +255,20 @@ def test_what_is_no_event_is_refused(there: StripeStandIn) -> None:
     for document in ({}, {"id": "evt_1"}, [1]):
         body, signature = there.signed(document, SECRET)  # type: ignore[arg-type]
         assert deliver(body, signature).status_code == 400
+    assert not StripeEvent.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_fault_of_ours_is_none_of_the_events(there: StripeStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    there.now = lambda: datetime.now(UTC).timestamp()
+
+    def fails(*_: object) -> str:
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr(webhooks, "_act", fails)
+    body, signature = there.signed(event("invoice.paid", {"id": "in_1"}), SECRET)
+    with pytest.raises(ValueError, match="a fault of ours"):  # logged, and answered by a 500
+        deliver(body, signature)
     assert not StripeEvent.objects.exists()
 
 

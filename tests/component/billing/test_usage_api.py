@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from billing.models import UsageDay
+from controlplane.events.models import AuditEvent
 from controlplane.tenants.models import Tenant
+from controlplane.topology.models import Cell, CellState
 from tests.component.controlplane.factories import TenantFactory
-from tests.component.controlplane.signed import SignedClient, tenant_admin
+from tests.component.controlplane.signed import SignedClient, operator, tenant_admin
 
 pytestmark = pytest.mark.django_db
 TODAY = datetime.now(UTC).date()
@@ -90,6 +94,27 @@ def test_a_cursor_belongs_to_its_list(tenant: Tenant) -> None:
     cursor = _read(client, by="day", limit=1)["next_cursor"]
     assert client.get(f"/v1/usage?by=metric&limit=1&cursor={cursor}").status == 422
     assert client.get(f"/v1/usage?by=day&limit=1&to={DAYS[0]}&cursor={cursor}").status == 422
+
+
+def test_a_cursor_with_a_nul_is_no_cursor(tenant: Tenant) -> None:
+    since = TODAY - timedelta(days=30)
+    place = ["day", since.isoformat(), (TODAY + timedelta(days=1)).isoformat(), TODAY.isoformat(), "a\0", ""]
+    cursor = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+    assert tenant_admin(tenant, "usage:read").get(f"/v1/usage?cursor={cursor}").status == 422
+
+
+def test_a_cell_that_is_gone_is_named_and_not_asked(tenant: Tenant) -> None:
+    Cell.objects.filter(pk=tenant.placement.cell_id).update(state=CellState.RETIRED)
+    found = _read(tenant_admin(tenant, "usage:read"), by="job")
+    assert (found["without_cells"], found["items"]) == ([tenant.placement.cell_id], [])
+
+
+def test_what_operators_read_is_in_the_tenants_audit_log(tenant: Tenant) -> None:
+    operator(tenant).get("/v1/usage")
+    operator().get(f"/v1/admin/cost-reports/daily?tenant_id={tenant.public_id}")
+    (read,) = AuditEvent.objects.filter(tenant_id=tenant.id, action="operator.read")
+    assert read.after is not None
+    assert read.after["first"] in ("/v1/usage", "/v1/admin/cost-reports/daily")
 
 
 def test_a_cell_that_is_away_is_said(tenant: Tenant) -> None:
