@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any, TypeAlias
 
-from billing.charging.charge import ADJUSTMENT, MINIMUM, TAX, USAGE
+from billing.charging.charge import ADJUSTMENT, CARRIED_OVER, MINIMUM, TAX, USAGE
 from billing.charging.money import EXACT
 from billing.charging.prices import Package, Price, Unit
 from billing.exports.columns import PRICE_SCALE
@@ -190,7 +190,7 @@ def _usage_row(bill: Bill, line: Line, terms: _Terms, piece: Piece, payer: Payer
 def _other_row(bill: Bill, line: Line, payer: Payer, known: Known) -> Row:
     """Taxes, what a minimum lacks, late usage, and what a credit note takes back."""
     amount = -Decimal(line.amount) if bill.credit else Decimal(line.amount)
-    late = line.kind == ADJUSTMENT and not bill.credit and line.metric != ""
+    late = line.kind == ADJUSTMENT and not bill.credit and line.metric not in ("", CARRIED_OVER)
     usage = {}
     if late:
         sku = sku_of(line)

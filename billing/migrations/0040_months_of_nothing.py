@@ -9,7 +9,7 @@ _SQL = named_sql("charging_schema")
 
 
 class Migration(migrations.Migration):
-    dependencies = [("billing", "0021_charging_rules")]
+    dependencies = [("billing", "0030_exports")]
     operations = [
         migrations.CreateModel(
             name="NothingDue",
