@@ -43,7 +43,7 @@ def _worker(export: Export, root: Path, scratch: Path) -> subprocess.Popen[bytes
     )
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
 def test_killed_in_the_middle(
     ownership: Any, root: Path, tmp_path: Path, folder: Path, settings: Any
 ) -> None:
