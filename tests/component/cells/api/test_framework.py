@@ -188,6 +188,8 @@ async def test_the_document_describes_the_application(running: Cell) -> None:
             assert answered["description"]
             if status >= "400":
                 assert list(answered["content"]) == ["application/problem+json"]
+            elif operation["operationId"] == "read_metrics":
+                assert list(answered["content"]) == ["text/plain"]  # for a Prometheus, not for a client
             elif status != "204":
                 assert answered["content"]["application/json"]["schema"]["$ref"]
     assert "HTTPValidationError" not in text
