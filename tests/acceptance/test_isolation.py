@@ -9,7 +9,7 @@ from tests.stack import Stack
 
 
 @pytest.mark.stack
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 def test_every_operation_is_closed_to_others(stack: Stack) -> None:
     found = run_isolation(stack)
     assert found["holds"], found
