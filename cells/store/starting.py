@@ -113,7 +113,7 @@ async def _looked_up(connection: Connection, names: Sequence[_Name]) -> _Found:
         fences = await run(connection, "tenant_fences", {"tenants": uuids(list({t for t, _ in names}))})
         used = await run(connection, "workflow_used_of", columns)
         latest = await run(connection, "workflow_latest_of", columns)
-        clock = await run(connection, "workflow_now")
+        clock = await run(connection, "cell_clock")
     owned = {
         tenant: (epoch, msgspec.json.decode(config, type=TenantConfig))
         for tenant, epoch, config in await fences.fetchall()

@@ -70,7 +70,7 @@ SELECT w.i::int, u.run_id, u.input_hash, u.definition, u.version, u.status, u.st
 FROM unnest(%(tenants)s::uuid[], %(workflows)s::text[]) WITH ORDINALITY AS w (tenant_id, workflow_id, i)
 JOIN workflow_ids_used u ON u.tenant_id = w.tenant_id AND u.workflow_id = w.workflow_id;
 
--- name: workflow_now
+-- name: cell_clock
 -- The clock that everything of executions goes by.
 SELECT clock_timestamp();
 

@@ -35,7 +35,7 @@ def _expected(state: State, event: Event) -> State | None:
     return None
 
 
-@pytest.mark.parametrize(("state", "event"), itertools.product(State, Event))
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
 def test_every_pair(state: State, event: Event) -> None:
     assert after(state, event) == _expected(state, event)
 
