@@ -14,6 +14,7 @@ from unfold.admin import TabularInline
 from billing.admin import _ReadOnly, operator_of
 from billing.budgets.models import Budget, BudgetAlert, LowDelay
 from billing.charging.money import quantize
+from billing.exports.models import Export, ExportSchedule
 from billing.invoices import settling
 from billing.invoices.models import CreditNote, Invoice, InvoiceLine, NothingDue, NumberSeries, SentMail
 from billing.pricing.books import withdraw_book
@@ -211,3 +212,27 @@ for _model, _columns in _LISTED.items():
     admin.site.register(
         _model, type(f"{_model.__name__}Admin", (_ReadOnly,), {"list_display": _columns, "ordering": ("pk",)})
     )
+
+
+@admin.register(Export)
+class ExportAdmin(_ReadOnly):
+    list_display = (
+        "created_at",
+        "tenant_id",
+        "dataset",
+        "format",
+        "since",
+        "until",
+        "state",
+        "rows_done",
+        "error",
+    )
+    list_filter = ("state", "dataset", "format")
+    ordering = ("-created_at",)
+
+
+@admin.register(ExportSchedule)
+class ExportScheduleAdmin(_ReadOnly):
+    list_display = ("tenant_id", "dataset", "format", "cadence", "created_at")
+    list_filter = ("dataset", "cadence")
+    ordering = ("tenant_id", "dataset")

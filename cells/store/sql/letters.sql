@@ -82,9 +82,10 @@ WITH revived AS (
               AND o.ordinal = w.ordinal AND o.series = w.series AND o.state = 'OPEN'
     WHERE r.tenant_id = %(tenant)s AND r.parent_id = w.parent_id AND r.scheduled_for = w.scheduled_for
       AND r.ordinal = w.ordinal AND r.series = w.series AND r.state IN ('FAILED', 'UNKNOWN')
-      AND (r.kind = 0 OR convert_from(r.spec, 'UTF8') ~ '"forward_key":"[^"]'
-           OR EXISTS (SELECT FROM workflows f
-                      WHERE f.tenant_id = r.tenant_id AND f.run_id = r.parent_id AND f.closed_at IS NULL))
+      AND (r.kind <> 1 OR convert_from(r.spec, 'UTF8') ~ '"forward_key":"[^"]'
+           -- A value, not EXISTS: that would be answered from a hash of all workflows that are open.
+           OR (SELECT f.closed_at IS NULL FROM workflows f
+               WHERE f.tenant_id = r.tenant_id AND f.run_id = r.parent_id))
     RETURNING w.i, r.parent_id, r.scheduled_for, r.ordinal, r.series, r.priority, r.shard, r.timer_at
 )
 UPDATE dlq d
@@ -110,8 +111,8 @@ RETURNING w.i::int;
 -- activities of a workflow that is closed.
 SELECT w.i::int, d.state, r.state,
        coalesce(r.kind = 1 AND convert_from(r.spec, 'UTF8') !~ '"forward_key":"[^"]'
-                AND NOT EXISTS (SELECT FROM workflows f WHERE f.tenant_id = r.tenant_id AND f.run_id = r.parent_id
-                                AND f.closed_at IS NULL), false)
+                AND (SELECT f.closed_at IS NULL FROM workflows f
+                     WHERE f.tenant_id = r.tenant_id AND f.run_id = r.parent_id) IS NOT TRUE, false)
 FROM unnest(%(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[], %(series)s::int[])
      WITH ORDINALITY AS w (parent_id, scheduled_for, ordinal, series, i)
 LEFT JOIN dlq d ON d.tenant_id = %(tenant)s AND d.parent_id = w.parent_id AND d.scheduled_for = w.scheduled_for
