@@ -246,7 +246,7 @@ def test_workflows_from_the_command_line(stack: Stack, cli: Cli, tmp_path: Path)
         assert "0 compatible, 1 blocked" in blocked
         assert workflow_id in blocked
         refused = cli("workflows", "cancel", workflow_id, expect=2)
-        assert "1 step done, which is undone; under way: pickup." in refused.stderr
+        assert "1 step done, of which what can be undone is; under way: pickup." in refused.stderr
         assert "is taken" in cli("workflows", "signal", workflow_id, "picked_up", "-p", '{"by": "B"}').stdout
         # No van: what was charged is given back, and the awaited outcome is a bad one.
         ended = cli.json("workflows", "wait", workflow_id, expect=1)

@@ -190,7 +190,9 @@ def _standing(session: Session, workflow: str, then: str) -> str:
     """What an end will touch, in numbers."""
     steps = session.client.workflows.timeline(workflow).steps
     forward = [step for step in steps if not step.compensates and step.kind in _WORK]
-    open_ = [step.step for step in forward if step.state == "OPEN"]
+    open_ = [
+        step.step for step in steps if not step.compensates and step.state == "OPEN" and step.kind != "group"
+    ]
     done = sum(step.state == "COMPLETED" for step in forward)
     under = f"under way: {listed(open_)}" if open_ else "nothing is under way"
     return f"{counted(done, 'step')} done, of which {then}; {under}."
