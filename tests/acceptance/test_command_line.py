@@ -157,6 +157,7 @@ def test_the_other_commands(cli: Cli, stack: Stack) -> None:
     assert cli.json("keys", "revoke", key["key_id"], "-y")["state"] == "REVOKED"
     assert cli.json("members", "list")[0]["role"] == "owner"
     assert {"from", "to", "items"} <= cli.json("usage").keys()
+    assert cli.json("usage", "--by", "job").keys() >= {"items"}
     assert "total" in cli.json("usage", "--cost")
     assert cli.json("stats", "--last", "15m")["total"]["started"] >= 1
     preview = cli("jobs", "preview", "--cron", "30 2 * * *", "-z", "Europe/Berlin", "-n", "2").stdout

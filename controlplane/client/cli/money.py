@@ -38,12 +38,18 @@ def usage(
     since: Annotated[str | None, typer.Option("--from", help="First day, UTC; 31 days if absent.")] = None,
     until: Annotated[str | None, typer.Option("--to", help="Last day; today if absent.")] = None,
     by: Annotated[By, typer.Option("--by", help="What the sums are by.")] = By.DAY,
-    cost: Annotated[bool, typer.Option("--cost", help="What each day costs, instead.")] = False,
+    cost: Annotated[
+        bool,
+        typer.Option(
+            "--cost", help="What it costs to run, at unit costs, instead; what is charged: `forecast`."
+        ),
+    ] = False,
     limit: Annotated[
         int, typer.Option("--limit", "-n", help="With --by job, at most this many; 0 for all.")
     ] = 1000,
 ) -> None:
-    """Show what was used by day, metric, region policy or job, or with --cost what each day costs."""
+    """Show what was used by day, metric, region policy or job, or with --cost what each day
+    costs to run. What you are charged is another question: `clockhouse forecast`, `clockhouse invoices`."""
     today = session.now.date()
     days = {"since": day_of(since, today), "until": day_of(until, today)}
     if cost:
