@@ -25,7 +25,7 @@ class TenantMove(models.Model):
     state = models.CharField(
         max_length=10, choices=[(s.value, s.value) for s in State], default=State.PREPARE.value
     )
-    why = models.TextField(blank=True)  # one line: what it does or waits for now
+    why = models.TextField(blank=True)  # one line: what it does, or what it waits for
     choice = models.TextField(blank=True)  # why this cell
     attempt = models.IntegerField(default=1)  # a takeover begins the next one
     lifts = models.IntegerField(default=0)  # barriers and seals that did not hold

@@ -69,7 +69,7 @@ class StepDocument(Document):
 
 
 class MoveDocument(Document):
-    """A move. `why` is what it does or waits for now; `pause_ms` how long the tenant was sealed."""
+    """A move. `why` is what it does, or what it waits for; `pause_ms` how long the tenant was sealed."""
 
     move_id = serializers.CharField(source="public_id")
     tenant_id = serializers.CharField(source="tenant.public_id")
