@@ -9,13 +9,14 @@ from unfold.admin import TabularInline
 
 from controlplane.adminsite import ReadOnlyAdmin, for_each, operator
 from controlplane.topology.actions.cells import set_cell_state
-from controlplane.topology.models import Cell, CellState, Placement, Region, Site, Tenure
+from controlplane.topology.models import Cell, CellState, Placement, Region, Relocation, Site, Tenure
 
 _REASON = "on the operators' pages"
 
 
 class SiteInline(TabularInline):  # type: ignore[misc]
     model = Site
+    exclude = ("sealed_database_url", "sealed_valkey_url")
     extra = 0
     can_delete = False
 
@@ -89,7 +90,8 @@ class CellAdmin(ReadOnlyAdmin):
 
 @admin.register(Site)
 class SiteAdmin(ReadOnlyAdmin):
-    list_display = ("cell", "region", "url", "primary")
+    list_display = ("cell", "region", "url", "primary", "database", "valkey", "ready_at")
+    exclude = ("sealed_database_url", "sealed_valkey_url")
 
 
 @admin.register(Placement)
@@ -98,6 +100,13 @@ class PlacementAdmin(ReadOnlyAdmin):
     list_filter = ("cell", "state")
     search_fields = ("tenant__slug",)
     list_select_related = ("tenant", "cell")
+
+
+@admin.register(Relocation)
+class RelocationAdmin(ReadOnlyAdmin):
+    list_display = ("cell", "kind", "state", "total", "why", "started_by", "created_at", "finished_at")
+    list_filter = ("state", "kind")
+    list_select_related = ("cell",)
 
 
 @admin.register(Tenure)

@@ -1,4 +1,4 @@
-"""Signing keys of cells: sealed at rest, opened where something is signed or checked."""
+"""Signing keys of cells and the addresses of their engines: sealed at rest, opened where they are used."""
 
 from __future__ import annotations
 
@@ -23,3 +23,17 @@ def seal_cell_key(name: str, key: bytes) -> bytes:
 def open_cell_key(name: str, sealed: bytes) -> bytes:
     """The key of a cell. Raises `Unsealable`."""
     return installation_sealer().open(sealed, context=f"cell:{name}".encode())
+
+
+def seal_engine_url(cell: str, region: str, engine: str, url: str) -> bytes:
+    """The address of a site's engine (`database`, `valkey`) with its password."""
+    return installation_sealer().seal(url.encode(), context=_engine(cell, region, engine))
+
+
+def open_engine_url(cell: str, region: str, engine: str, sealed: bytes) -> str:
+    """What `seal_engine_url` sealed. Raises `Unsealable`."""
+    return installation_sealer().open(sealed, context=_engine(cell, region, engine)).decode()
+
+
+def _engine(cell: str, region: str, engine: str) -> bytes:
+    return f"engine:{cell}:{region}:{engine}".encode()

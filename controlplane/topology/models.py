@@ -6,9 +6,13 @@ from typing import ClassVar
 
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
 from django.db.models.functions import Now
 
+from controlplane.identity import encode, new_id
+
+#: Prefix of relocations' public ids.
+RELOCATION = "rel"
 NAME = RegexValidator(r"\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z", "Lower case letters, digits, hyphens.")
 
 
@@ -68,12 +72,23 @@ class Cell(models.Model):
 
 
 class Site(models.Model):
-    """A cell's presence in one region: where its API answers."""
+    """A cell's presence in one region: where its API answers, and which engines it has there."""
 
     cell = models.ForeignKey(Cell, on_delete=models.CASCADE, related_name="sites")
     region = models.ForeignKey(Region, on_delete=models.PROTECT, related_name="sites")
     url = models.CharField(max_length=200)  # checked where cells are registered
     primary = models.BooleanField(default=True)  # where the cell's owner is
+    # Its engines: host, port and name for people; whole addresses sealed (cell_keys.py). Empty: not told.
+    database = models.CharField(max_length=300, blank=True, default="", db_default="")
+    valkey = models.CharField(max_length=300, blank=True, default="", db_default="")
+    sealed_database_url = models.BinaryField(null=True, blank=True)
+    sealed_valkey_url = models.BinaryField(null=True, blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+    ready_at = models.DateTimeField(null=True, blank=True)  # when it was first found ready
+    # What the last look found, as for cells; of a site that is not primary, how far it is behind.
+    status = models.JSONField(null=True, blank=True)
+    status_at = models.DateTimeField(null=True, blank=True)
+    status_error = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
         constraints: ClassVar = [
@@ -102,6 +117,8 @@ class Placement(models.Model):
     epoch = models.BigIntegerField()
     state = models.CharField(max_length=10, choices=PlacementState.choices, default=PlacementState.ACTIVE)
     why = models.TextField(blank=True)  # the chooser's explanation
+    # What it was chosen from: `chooser.Choice.told()`; empty for placements older than it.
+    explanation = models.JSONField(default=dict, db_default=Value({}, models.JSONField()))
     placed_at = models.DateTimeField(db_default=Now())
     # The tenant's version the cell last confirmed; behind `tenant.version` while a push is due.
     confirmed_version = models.BigIntegerField(default=0)
@@ -140,3 +157,59 @@ class Tenure(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tenant_id} on {self.cell_id} since {self.since}"
+
+
+class RelocationKind(models.TextChoices):
+    """What many moves are made for."""
+
+    DRAIN = "DRAIN"  # every tenant leaves the cell
+    FILL = "FILL"  # tenants come to the cell from fuller ones, until it holds its share
+
+
+class RelocationState(models.TextChoices):
+    """How far a relocation is."""
+
+    RUNNING = "RUNNING"  # begins moves
+    PAUSED = "PAUSED"  # begins none; those under way go on
+    DONE = "DONE"  # nobody is left to move
+    STOPPED = "STOPPED"  # ended by an operator
+
+
+class Relocation(models.Model):
+    """Many tenants moved from a cell, or to one, a few at a time. The moves are the truth of who is where;
+    this row says that they go on."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    cell = models.ForeignKey(Cell, on_delete=models.PROTECT, related_name="relocations")
+    kind = models.CharField(max_length=8, choices=RelocationKind.choices)
+    state = models.CharField(
+        max_length=8, choices=RelocationState.choices, default=RelocationState.RUNNING.value
+    )
+    at_once = models.IntegerField(default=1, validators=[MinValueValidator(1)])  # moves at the same time
+    total = models.IntegerField(default=0)  # tenants to move, as it began
+    why = models.TextField(blank=True)  # one line: what it does, or what it waits for
+    stuck = models.JSONField(default=dict)  # tenant (TypeID) -> why it fits nowhere, or why its move ended
+    started_by = models.CharField(max_length=200)
+    reason = models.TextField(blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+    changed_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["cell"], condition=Q(state__in=["RUNNING", "PAUSED"]), name="relocation_one_open"
+            ),
+            models.CheckConstraint(condition=Q(kind__in=RelocationKind.values), name="relocation_kind_is_known"),
+            models.CheckConstraint(
+                condition=Q(state__in=RelocationState.values), name="relocation_state_is_known"
+            ),
+            models.CheckConstraint(condition=Q(at_once__gte=1, at_once__lte=20), name="relocation_pace_is_sane"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.cell_id}"
+
+    @property
+    def public_id(self) -> str:
+        return encode(RELOCATION, self.id)
