@@ -200,11 +200,15 @@ class Relocation(models.Model):
             models.UniqueConstraint(
                 fields=["cell"], condition=Q(state__in=["RUNNING", "PAUSED"]), name="relocation_one_open"
             ),
-            models.CheckConstraint(condition=Q(kind__in=RelocationKind.values), name="relocation_kind_is_known"),
+            models.CheckConstraint(
+                condition=Q(kind__in=RelocationKind.values), name="relocation_kind_is_known"
+            ),
             models.CheckConstraint(
                 condition=Q(state__in=RelocationState.values), name="relocation_state_is_known"
             ),
-            models.CheckConstraint(condition=Q(at_once__gte=1, at_once__lte=20), name="relocation_pace_is_sane"),
+            models.CheckConstraint(
+                condition=Q(at_once__gte=1, at_once__lte=20), name="relocation_pace_is_sane"
+            ),
         ]
 
     def __str__(self) -> str:
