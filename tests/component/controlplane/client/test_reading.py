@@ -43,10 +43,20 @@ def _step(name: str, kind: str, state: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_waits_and_timers_are_no_steps_that_were_done(server: Server, cli: Any) -> None:
+def test_an_open_wait_is_under_way_but_no_step_that_was_done(server: Server, cli: Any) -> None:
     steps = [
         _step("charge", "activity", "COMPLETED"), _step("nap", "timer", "COMPLETED"),
         _step("pick_up", "wait", "OPEN"),
+    ]  # fmt: skip
+    server.script = [(200, {"workflow_id": "o", "run_id": "wr_1", "steps": steps})]
+    asked = cli("workflows", "cancel", "o")
+    assert "1 step done, of which what can be undone is; under way: pick_up." in asked.stderr
+
+
+def test_with_nothing_open_nothing_is_under_way(server: Server, cli: Any) -> None:
+    steps = [
+        _step("charge", "activity", "COMPLETED"), _step("pick_up", "wait", "COMPLETED"),
+        _step("both", "group", "OPEN"),
     ]  # fmt: skip
     server.script = [(200, {"workflow_id": "o", "run_id": "wr_1", "steps": steps})]
     asked = cli("workflows", "cancel", "o")
