@@ -129,7 +129,7 @@ async def _framework_error(request: Request, error: Exception) -> Response:
     problem = problems.of_exception(error) or problems.internal_error()
     if problem.status == 405:
         problem.headers["Allow"] = ", ".join(_methods_at(request))
-    return problem.response()
+    return problem.response(request.scope)
 
 
 def _methods_at(request: Request) -> list[str]:

@@ -95,12 +95,12 @@ class Gate:
                 scope = {**scope, "method": "GET"}
             await self._app(scope, receive, watched_send)
         except Problem as problem:
-            await problem.response()(scope, receive, send)
+            await problem.response(scope)(scope, receive, send)
         except Exception:
             log.exception("request failed", method=scope["method"], path=scope["path"], trace=trace_of(scope))
             if started:
                 raise
-            await internal_error().response()(scope, receive, send)
+            await internal_error().response(scope)(scope, receive, send)
 
     def _caller(self, scope: Scope, headers: Mapping[str, str]) -> Caller:
         target = scope["raw_path"].decode("latin-1")

@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from cells.api import building, documents, idempotency, scheduling, shapes
 from cells.api.batch_models import BATCH_LIMIT, BatchIn
-from cells.api.callbacks import with_callbacks
-from cells.api.models import JobIn, TargetIn
+from cells.api.judging import judged, read_job
+from cells.api.models import TargetIn
 from cells.api.problems import Problem, body_fault, invalid, key_reused, malformed, of_exception
-from cells.api.reading import Fields, object_fields, read_model, take_payload
+from cells.api.reading import Fields, object_fields, take_payload
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.texts import Body, Name
 from cells.contract import Scope
@@ -182,11 +182,14 @@ class _Batch:
                 return known, _Names.model_validate_json(_encode(own)) if own else _NAMELESS
             except ValidationError:
                 pass
-        given = read_model(fields, JobIn, lambda those: scheduling.more_schedule_faults(call.services, those))
-        schedule = await self._planner.schedule(call, bytes(fields["schedule"]), given.schedule)
-        target = await self._targets.find(given.target, given.headers)
-        definition = building.to_definition(given, schedule, target, call.tenant.config)
-        definition = await with_callbacks(call, given, definition)
+        given = await read_job(call, fields)
+        written = bytes(fields["schedule"])
+        definition, _ = await judged(
+            call,
+            given,
+            schedule=lambda: self._planner.schedule(call, written, given.schedule),
+            target=lambda: self._targets.find(given.target, given.headers),
+        )
         found = _Alike(definition, given.target, building.first_state(given))
         self._alike[rest] = found
         return found, _Names(name=given.name, key=given.key)

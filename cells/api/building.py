@@ -65,13 +65,16 @@ async def resolve_target(call: Call, given: TargetIn, headers: dict[str, str]) -
         path = given.path or ""
         if row is None:
             raise _target_problem(
-                ErrorCode.TARGET_NOT_REGISTERED, "/target/target_id", f"there is no target {target_id}"
+                ErrorCode.TARGET_NOT_REGISTERED,
+                "/target/target_id",
+                f"there is no target {target_id}; register one with POST /v1/targets",
             )
         if row.state != "APPROVED":
             raise _target_problem(
                 ErrorCode.TARGET_NOT_APPROVED,
                 "/target/target_id",
-                f"the target {target_id} is {row.state}; jobs need an APPROVED one",
+                f"the target {target_id} is {row.state}; jobs need an APPROVED one: POST"
+                f" /v1/targets/{target_id}:approve",
             )
     _no_second_authorization(row, headers)
     return TargetRef(
@@ -85,7 +88,7 @@ async def _workflow(call: Call, given: WorkflowTargetIn, headers: dict[str, str]
         faults.append(body_fault("/headers", "are sent with calls; a workflow gets its input alone"))
     found = await call.services.store.get_definition(call.tenant_id, given.definition, given.version)
     if found is None:
-        faults.append(body_fault("/target/definition", "there is no such definition of that version"))
+        faults.append(body_fault("/target/definition", _no_definition(given)))
     if faults:
         raise invalid(faults)
     return TargetRef(
@@ -94,6 +97,11 @@ async def _workflow(call: Call, given: WorkflowTargetIn, headers: dict[str, str]
         definition_version=given.version,
         wait=given.wait,
     )
+
+
+def _no_definition(given: WorkflowTargetIn) -> str:
+    which = given.definition if given.version is None else f"{given.definition} of version {given.version}"
+    return f"there is no definition {which}; register it with PUT /v1/workflow-definitions/…/versions/…"
 
 
 def payload_of(given: TargetIn, payload: bytes | None) -> bytes | None:
@@ -155,11 +163,8 @@ def to_definition(
 ) -> JobDefinition:
     """One version of a job, everything that was left to defaults filled in."""
     retry = given.retry_policy
-    policy = given.region_policy or region_policy or config.default_region_policy
-    if given.delivery is Delivery.AT_MOST_ONCE and policy not in ONE_REGION:
-        raise invalid(
-            [body_fault("/delivery", f"AT_MOST_ONCE needs the region_policy SINGLE_REGION; this is {policy}")]
-        )
+    policy = policy_of(given, region_policy, config)
+    check_delivery(given, policy)
     return JobDefinition(
         schedule=schedule,
         target=target,
@@ -182,6 +187,19 @@ def to_definition(
         concurrency_key=given.concurrency_key,
         max_concurrent=given.max_concurrent or 1,
     )
+
+
+def policy_of(given: JobIn, region_policy: str | None, config: TenantConfig) -> str:
+    """The region policy: what was asked for, what the job has already, or the tenant's default."""
+    return given.region_policy or region_policy or config.default_region_policy
+
+
+def check_delivery(given: JobIn, policy: str) -> None:
+    """A 422 where a job is to run once at most, in a place where that cannot be kept."""
+    if given.delivery is Delivery.AT_MOST_ONCE and policy not in ONE_REGION:
+        raise invalid(
+            [body_fault("/delivery", f"AT_MOST_ONCE needs the region_policy SINGLE_REGION; this is {policy}")]
+        )
 
 
 def _window_seconds(requested: int | None, schedule: Schedule, config: TenantConfig) -> int:

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from cells.api.building import resolve_target
-from cells.api.models import CallbackIn, HttpTargetIn, JobIn
+from cells.api.models import CallbackIn, HttpTargetIn
 from cells.api.problems import Problem
 from cells.api.routing import Call
-from cells.domain.job import JobDefinition, TargetRef
+from cells.domain.job import TargetRef
 
 
-async def with_callbacks(call: Call, given: JobIn, definition: JobDefinition) -> JobDefinition:
-    """The definition with the approved targets that are to be told; a 422 if one cannot be."""
-    if given.on_success is None and given.on_failure is None:
-        return definition
-    return msgspec.structs.replace(
-        definition,
-        on_success=await _resolved(call, given.on_success, "on_success"),
-        on_failure=await _resolved(call, given.on_failure, "on_failure"),
-    )
-
-
-async def _resolved(call: Call, given: CallbackIn | None, field: str) -> TargetRef | None:
-    if given is None:
-        return None
+async def told_target(call: Call, given: CallbackIn, field: str) -> TargetRef:
+    """The approved target that is to be told; a 422 about that field if there is none."""
     target = HttpTargetIn(target_id=given.target_id, url=given.url, path=given.path)
     try:
         return await resolve_target(call, target, {})

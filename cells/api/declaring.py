@@ -11,13 +11,13 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from cells.api import building, documents, scheduling, shapes
-from cells.api.callbacks import with_callbacks
 from cells.api.finding import check_version
 from cells.api.job_changes import requeue, set_state
 from cells.api.jobs import read_document
+from cells.api.judging import Judged, fixed_for_life, judged, read_job
 from cells.api.models import JobIn
 from cells.api.problems import Problem, body_fault, conflict, invalid, not_found, schedule_faults
-from cells.api.reading import Fields, read_model, take_payload
+from cells.api.reading import Fields, take_payload
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.texts import Name
 from cells.contract import ErrorCode, Scope
@@ -63,8 +63,7 @@ async def declare_job(call: Call, key: JobKey) -> Response:
     fields = call.fields()
     _under(fields, key)
     payload = take_payload(fields)
-    given = read_model(fields, JobIn, lambda those: scheduling.more_schedule_faults(call.services, those))
-    payload = building.payload_of(given.target, payload)
+    given = await read_job(call, fields)
     for _ in range(_TRIES):
         row = await call.services.store.get_job_by_key(call.tenant_id, key)
         _check_conditions(call, row)
@@ -124,14 +123,17 @@ def _check_conditions(call: Call, row: JobRow | None) -> None:
 async def _created(call: Call, given: JobIn, payload: bytes | None) -> Response:
     services = call.services
     now = services.now()
-    config = call.tenant.config
-    schedule = await scheduling.checked_schedule(call, given.schedule, now)
-    target = await building.resolve_target(call, given.target, given.headers)
+    wanted = await judged(
+        call,
+        given,
+        schedule=lambda: scheduling.checked_schedule(call, given.schedule, now),
+        payload=payload,
+    )
     job = building.new_job(
         job_id=services.fresh_id(),
-        definition=await with_callbacks(call, given, building.to_definition(given, schedule, target, config)),
-        payload=payload,
-        config=config,
+        definition=wanted.definition,
+        payload=wanted.payload,
+        config=call.tenant.config,
         now=now,
         actor=call.caller.actor,
         traceparent=call.traceparent,
@@ -156,7 +158,7 @@ async def _created(call: Call, given: JobIn, payload: bytes | None) -> Response:
 
 
 async def _brought_up(call: Call, row: JobRow, given: JobIn, payload: bytes | None) -> Response:
-    wanted = await _wanted(call, row, given)
+    wanted, payload = await _wanted(call, row, given, payload)
     same = wanted == row.definition and _compact(payload) == _compact(row.payload)
     if same and row.state is not JobState.CANCELLED:
         return _shown(call, row, changed=False)
@@ -175,15 +177,16 @@ async def _brought_up(call: Call, row: JobRow, given: JobIn, payload: bytes | No
     return _shown(call, after, changed=True)
 
 
-async def _wanted(call: Call, row: JobRow, given: JobIn) -> JobDefinition:
+async def _wanted(call: Call, row: JobRow, given: JobIn, payload: bytes | None) -> Judged:
     old = row.definition
-    if given.region_policy is not None and given.region_policy != old.region_policy:
-        raise invalid([body_fault("/region_policy", "is fixed for the job's life")])
-    target = await building.resolve_target(call, given.target, given.headers)
-    schedule = await _schedule(call, old.schedule, given)
-    config = call.tenant.config
-    definition = building.to_definition(given, schedule, target, config, region_policy=old.region_policy)
-    return await with_callbacks(call, given, definition)
+    return await judged(
+        call,
+        given,
+        schedule=lambda: _schedule(call, old.schedule, given),
+        payload=payload,
+        region_policy=old.region_policy,
+        also=fixed_for_life(given, old),
+    )
 
 
 async def _schedule(call: Call, old: Schedule, given: JobIn) -> Schedule:

@@ -8,11 +8,11 @@ import msgspec
 from starlette.responses import Response
 
 from cells.api import building, documents, idempotency, scheduling, shapes
-from cells.api.callbacks import with_callbacks
 from cells.api.finding import JobId, check_version, found_job, job_id_of
-from cells.api.models import JobIn, JobPatch, TriggerIn
+from cells.api.judging import fixed_for_life, judged, read_job
+from cells.api.models import JobPatch, TriggerIn
 from cells.api.problems import Problem, body_fault, conflict, invalid, of_exception
-from cells.api.reading import Fields, read_model, take_payload
+from cells.api.reading import Fields, take_payload
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import ErrorCode, Scope
 from cells.domain.job import STATUS, JobState
@@ -87,30 +87,31 @@ def _why_lost(call: Call, seen: JobRow, current: JobRow, lost: Conflict) -> Prob
 
 
 async def _edited(call: Call, row: JobRow, patch: Fields) -> NewJob:
-    services = call.services
-    now = services.now()
+    now = call.services.now()
     if "paused" in patch:
         raise invalid([body_fault("/paused", "says how a job is created; use :pause and :resume")])
     fields = _merged(row, patch)
     payload = take_payload(fields)
-    given = read_model(fields, JobIn, lambda those: scheduling.more_schedule_faults(services, those))
-    schedule = await scheduling.checked_schedule(call, given.schedule, now)
+    given = await read_job(call, fields)
     old = row.definition
-    if given.region_policy is not None and given.region_policy != old.region_policy:
-        raise invalid([body_fault("/region_policy", "is fixed for the job's life")])
-    target = await building.resolve_target(call, given.target, given.headers)
-    config = call.tenant.config
-    definition = building.to_definition(given, schedule, target, config, region_policy=old.region_policy)
+    wanted = await judged(
+        call,
+        given,
+        schedule=lambda: scheduling.checked_schedule(call, given.schedule, now),
+        payload=payload,
+        region_policy=old.region_policy,
+        also=fixed_for_life(given, old),
+    )
     return building.new_job(
         job_id=row.job_id,
-        definition=await with_callbacks(call, given, definition),
-        payload=building.payload_of(given.target, payload),
-        config=config,
+        definition=wanted.definition,
+        payload=wanted.payload,
+        config=call.tenant.config,
         now=now,
         actor=call.caller.actor,
         traceparent=call.traceparent,
         state=row.state,
-        keep=row if schedule == old.schedule else None,
+        keep=row if wanted.definition.schedule == old.schedule else None,
     )
 
 

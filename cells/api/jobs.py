@@ -12,9 +12,9 @@ from fastapi import Query
 from starlette.responses import Response
 
 from cells.api import building, documents, idempotency, pagination, scheduling, shapes
-from cells.api.callbacks import with_callbacks
 from cells.api.finding import JobId, found_job, job_id_of
 from cells.api.holdups import holdup_of
+from cells.api.judging import judged, more_faults
 from cells.api.models import JobIn
 from cells.api.problems import key_reused
 from cells.api.queries import JobQuery
@@ -35,7 +35,7 @@ _Place = tuple[int, uuid.UUID]
 @routes.add(
     "POST",
     "/v1/jobs",
-    Rule(scope=Scope.JOBS_WRITE, writes=True, also=scheduling.more_schedule_faults),
+    Rule(scope=Scope.JOBS_WRITE, writes=True, also=more_faults),
     answers={
         201: ("The job was created.", shapes.JobCreated),
         200: ("The job was there under this Idempotency-Key; the answer of then.", shapes.JobCreated),
@@ -51,19 +51,22 @@ async def create_job(call: Call, body: JobIn) -> Response:
     """
     services = call.services
     now = services.now()
-    schedule = await scheduling.checked_schedule(call, body.schedule, now)
-    target = await building.resolve_target(call, body.target, body.headers)
+    wanted = await judged(
+        call,
+        body,
+        schedule=lambda: scheduling.checked_schedule(call, body.schedule, now),
+        payload=call.payload,
+    )
     key = idempotency.read_key(call.header(b"idempotency-key"))
     if key is None:
         job_id = services.fresh_id()
     else:
         job_id = idempotency.job_id_for(call.tenant_id, _CREATE, key, call.raw_body)
-    config = call.tenant.config
     job = building.new_job(
         job_id=job_id,
-        definition=await with_callbacks(call, body, building.to_definition(body, schedule, target, config)),
-        payload=building.payload_of(body.target, call.payload),
-        config=config,
+        definition=wanted.definition,
+        payload=wanted.payload,
+        config=call.tenant.config,
         now=now,
         actor=call.caller.actor,
         traceparent=call.traceparent,

@@ -6,7 +6,7 @@ here, so that the OpenAPI document states them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, LiteralString, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     JsonValue,
     StringConstraints,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -135,10 +136,18 @@ class HttpTargetIn(Body):
     @model_validator(mode="after")
     def _one_address(self) -> HttpTargetIn:
         if (self.target_id is None) == (self.url is None):
-            raise PydanticCustomError("target", "needs either target_id or url")
+            raise PydanticCustomError("target", _either(self.target_id))
         if self.url is not None and self.path is not None:
             raise PydanticCustomError("target", "takes a path only beside target_id; it is part of url")
         return self
+
+
+def _either(target_id: str | None) -> LiteralString:
+    return (
+        "names no target: give target_id (and path), or url"
+        if target_id is None
+        else "has target_id and url, which may say different things: give one of them"
+    )
 
 
 class CallbackIn(Body):
@@ -152,7 +161,7 @@ class CallbackIn(Body):
     @model_validator(mode="after")
     def _one_address(self) -> CallbackIn:
         if (self.target_id is None) == (self.url is None):
-            raise PydanticCustomError("target", "needs either target_id or url")
+            raise PydanticCustomError("target", _either(self.target_id))
         if self.url is not None and self.path is not None:
             raise PydanticCustomError("target", "takes a path only beside target_id; it is part of url")
         return self
@@ -318,23 +327,30 @@ class JobIn(Body):
             raise PydanticCustomError("tags", "holds a tag twice")
         return tags
 
-    @model_validator(mode="after")
-    def _keyed(self) -> JobIn:
-        if self.max_concurrent is not None and self.concurrency_key is None:
+    # Of single members, so that they are told beside the faults of others. What is missing in `data` has a
+    # fault of its own.
+    @field_validator("max_concurrent")
+    @classmethod
+    def _keyed(cls, most: int | None, others: ValidationInfo) -> int | None:
+        if most is not None and others.data.get("concurrency_key", "") is None:
             raise PydanticCustomError(
-                "keyed", "means something only with a concurrency_key", {"at": "max_concurrent"}
-            )
-        return self
+                "keyed", "is {most}, and means something only beside a concurrency_key",
+                {"most": most},
+            )  # fmt: skip
+        return most
 
-    @model_validator(mode="after")
-    def _strict(self) -> JobIn:
-        if self.dispatch_window_seconds == 0 and self.schedule.type != "NOW" and self.priority != "CRITICAL":
+    @field_validator("dispatch_window_seconds")
+    @classmethod
+    def _strict(cls, window: int | None, others: ValidationInfo) -> int | None:
+        schedule, priority = others.data.get("schedule"), others.data.get("priority", "CRITICAL")
+        if window == 0 and priority != "CRITICAL" and not isinstance(schedule, NowIn | None):
             raise PydanticCustomError(
                 "strict",
-                "is strict, which only a CRITICAL job may be; give it a window of a second or more",
-                {"at": "dispatch_window_seconds"},
+                "is 0, a start at the very second, which only jobs of priority CRITICAL may ask for; this"
+                " one's is {priority}: make it CRITICAL, or the window 1 or more",
+                {"priority": priority},
             )
-        return self
+        return window
 
 
 class JobPatch(Body):

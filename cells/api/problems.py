@@ -7,14 +7,16 @@ errors to HTTP. Faults of a request are listed all at once, each with its place:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Scope
 
 from cells import ports
 from cells.contract import PROBLEM_TITLES, ErrorCode, problem_type
@@ -24,8 +26,10 @@ from cells.workflow_ports import SignalsWait, WorkflowIdInUse
 MEDIA_TYPE = "application/problem+json"
 #: More faults than these help nobody.
 FAULTS_LIMIT = 100
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 Fault = dict[str, str]
+T = TypeVar("T")
 
 
 class Problem(Exception):
@@ -63,11 +67,27 @@ class Problem(Exception):
         document.update(self.extra)
         return document
 
-    def response(self) -> Response:
-        """The answer."""
+    def and_more(self, faults: Iterable[Fault]) -> Problem:
+        """This one with further faults; it is a general 422 then."""
+        more = list(faults)
+        return invalid([*self.errors, *more]) if more else self
+
+    def response(self, scope: Scope) -> Response:
+        """The answer to the request of that scope, which it names as the router's logs do."""
+        document = self.document()
+        if (request_id := request_id_of(scope)) is not None:
+            document["request_id"] = request_id
         return Response(
-            msgspec.json.encode(self.document()), self.status, headers=self.headers, media_type=MEDIA_TYPE
+            msgspec.json.encode(document), self.status, headers=self.headers, media_type=MEDIA_TYPE
         )
+
+
+def request_id_of(scope: Scope) -> str | None:
+    """What the router calls a request; None where nobody named it."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return str(value, "ascii")
+    return None
 
 
 # --- the common ones ---------------------------------------------------------------------
@@ -83,6 +103,48 @@ def invalid(faults: Iterable[Fault], detail: str = "") -> Problem:
         detail = "1 fault" if len(listed) == 1 else f"{len(listed)} faults"
         detail += "; see errors."
     return Problem(422, ErrorCode.INVALID, detail, errors=listed)
+
+
+class Gathered:
+    """Faults of the parts of one request, so that one answer has them all: a 422 of a part is kept until
+    `settle`, anything else is raised at once."""
+
+    def __init__(self, faults: Iterable[Fault] = ()):
+        given = list(faults)
+        self._found: list[Problem] = [invalid(given)] if given else []
+
+    async def of(self, part: Callable[[], Awaitable[T]]) -> T | None:
+        """What a part comes to; None where it is refused."""
+        try:
+            return await part()
+        except Problem as problem:
+            self._keep(problem)
+        return None
+
+    def call(self, part: Callable[[], T]) -> T | None:
+        """The same of a part that waits for nothing."""
+        try:
+            return part()
+        except Problem as problem:
+            self._keep(problem)
+        return None
+
+    def _keep(self, problem: Problem) -> None:
+        if problem.status != 422 or not problem.errors:
+            raise problem
+        self._found.append(problem)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """All that was found."""
+        return [fault for problem in self._found for fault in problem.errors]
+
+    def settle(self) -> None:
+        """Raise what was found: one problem as it is, several as a general 422."""
+        if len(self._found) == 1:
+            raise self._found[0]
+        if self._found:
+            raise invalid(self.faults)
 
 
 def not_found(what: str) -> Problem:
@@ -138,7 +200,7 @@ def pointer_to(*parts: object) -> str:
 def faults_of(error: ValidationError) -> list[tuple[tuple[int | str, ...], str]]:
     """Places and sentences of what pydantic found."""
     found: list[tuple[tuple[int | str, ...], str]] = []
-    for item in error.errors(include_url=False, include_input=False):
+    for item in error.errors(include_url=False):
         place = tuple(part for part in item["loc"] if not _is_tag(part))
         kind, message, more = item["type"], item["msg"], item.get("ctx", {})
         if kind in ("union_tag_invalid", "union_tag_not_found"):
@@ -149,6 +211,13 @@ def faults_of(error: ValidationError) -> list[tuple[tuple[int | str, ...], str]]
             message = "is required"
         elif kind == "string_too_short" and more["min_length"] == 1:
             message = "must not be empty"
+        elif kind in _BOUNDS or kind in ("literal_error", "enum"):
+            message = _beside(kind, item["input"], more)
+        elif kind == "string_pattern_mismatch":
+            # What was given stays away: it may be a credential.
+            message = f"does not match the pattern {more['pattern']}"
+        elif kind == "string_too_long":
+            message = f"is longer than {more['max_length']} characters"
         elif kind == "headers":
             found += [((*place, name) if name else place, text) for name, text in more["faults"]]
             continue
@@ -161,6 +230,19 @@ def faults_of(error: ValidationError) -> list[tuple[tuple[int | str, ...], str]]
     return found
 
 
+#: Bounds of numbers, and how pydantic names the bound.
+_BOUNDS = {"greater_than_equal": ("ge", "the least is"), "less_than_equal": ("le", "the most is")}
+
+
+def _beside(kind: str, given: Any, context: Mapping[str, Any]) -> str:
+    """What was given, and what it may be."""
+    shown = str(given)[:40] if isinstance(given, str | int | float) else "no text"
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return f"is {shown}; {words} {context[name]:g}"
+    return f"is {shown}; it may be {str(context['expected']).replace(chr(39), '')}"
+
+
 def _is_tag(part: int | str) -> bool:
     # In a tagged union pydantic names the variant in the place, which the client never wrote.
     return part in ("ONCE", "CRON", "RATE", "NOW", "HTTP", "TASK_QUEUE", "WORKFLOW")
@@ -168,7 +250,9 @@ def _is_tag(part: int | str) -> bool:
 
 def _tag_message(context: Mapping[str, Any]) -> str:
     expected = context.get("expected_tags")
-    return f"is one of {expected.replace(chr(39), '')}" if expected else "is required"
+    if not expected:
+        return "is required"
+    return f"is {str(context.get('tag'))[:40]}; it may be one of {expected.replace(chr(39), '')}"
 
 
 def schedule_faults(error: ScheduleError) -> list[Fault]:
@@ -186,7 +270,8 @@ def of_exception(error: Exception) -> Problem | None:
             return Problem(421, ErrorCode.NOT_OWNER, str(error) or "The tenant is not placed here.")
         case ports.AllowanceExceeded(nearest_available=nearest):
             return conflict(
-                "The tenant's strict_jobs_per_second leaves no room at that second.",
+                "Other jobs have all of the tenant's strict_jobs_per_second at that second. Take another one"
+                " (nearest_available has room), or give the job a dispatch_window_seconds of 1 or more.",
                 ErrorCode.STRICT_ALLOWANCE_EXCEEDED,
                 nearest_available=f"{nearest:%Y-%m-%dT%H:%M:%SZ}" if nearest else None,
             )

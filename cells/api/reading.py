@@ -7,7 +7,6 @@ byte as it came (numbers keep their digits) and never becomes Python objects her
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
@@ -80,14 +79,13 @@ def take_payload(fields: Fields) -> bytes | None:
     return None if payload == b"null" else payload
 
 
-def read_model(fields: Fields, model: type[M], also: Callable[[Fields], list[Fault]] | None = None) -> M:
-    """The members as that model, or a 422. `also` finds faults that the model knows nothing of; it
-    is asked only where something is wrong already, so that the answer is complete."""
+def read_model(fields: Fields, model: type[M]) -> M:
+    """The members as that model, or a 422."""
     try:
         return model.model_validate_json(_encode(fields))
     except ValidationError as error:
         faults = [body_fault(pointer_to(*place), detail) for place, detail in faults_of(error)]
-    raise invalid(faults + (also(fields) if also is not None else []))
+    raise invalid(faults)
 
 
 def read_query(query_string: bytes, model: type[M]) -> M:

@@ -143,8 +143,9 @@ class Rule:
     facts: bool = False
     body_optional: bool = False
     internal: bool = False  # about no tenant; for the control plane
-    #: Finds faults that the body's model knows nothing of (see `reading.read_model`).
-    also: Callable[[Services, reading.Fields], list[problems.Fault]] | None = None
+    #: Finds faults that the body's model knows nothing of. It is asked only where something is wrong
+    #: already, so that the answer is complete.
+    also: Callable[[Call, reading.Fields], Awaitable[list[problems.Fault]]] | None = None
 
 
 @dataclass
@@ -227,7 +228,6 @@ class _Route(APIRoute):
         query_model = _model(dependant.query_params)
         body_model = _model(dependant.body_params)
         has_payload = body_model is not None and "payload" in body_model.model_fields
-        also = rule.also and functools.partial(rule.also, services)
         method = next(iter(self.methods or {"GET"}))
         duration = services.requests.labels(self.path_format, method)
 
@@ -253,7 +253,7 @@ class _Route(APIRoute):
                     fields = call.fields(optional=rule.body_optional)
                     if has_payload:
                         call.payload = reading.take_payload(fields)
-                    given["body"] = reading.read_model(fields, body_model, also)
+                    given["body"] = await _read_body(call, fields, body_model, rule)
                 response = await function(call, **given)
                 status = response.status_code
                 return response
@@ -264,7 +264,7 @@ class _Route(APIRoute):
                 status = problem.status
                 if status == 421:
                     problem.extra |= services.placements.known(call.caller.tenant_id)
-                return problem.response()
+                return problem.response(call.scope)
             finally:
                 duration.observe(time.perf_counter() - started)
                 answered(status).inc()
@@ -272,6 +272,16 @@ class _Route(APIRoute):
                     tracing.end(call.span, call.scope, services, self.path_format, status)
 
         return handle
+
+
+async def _read_body(call: Call, fields: reading.Fields, model: type[BaseModel], rule: Rule) -> BaseModel:
+    try:
+        return reading.read_model(fields, model)
+    except problems.Problem as problem:
+        if rule.also is None:
+            raise
+        refused = problem
+    raise refused.and_more(await rule.also(call, fields))
 
 
 class _NoQuery(BaseModel):

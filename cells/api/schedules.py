@@ -7,7 +7,8 @@ from starlette.responses import Response
 from cells.api import scheduling, shapes
 from cells.api.documents import instant
 from cells.api.models import PreviewIn
-from cells.api.problems import invalid, schedule_faults
+from cells.api.problems import Fault, invalid, schedule_faults
+from cells.api.reading import Fields
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import Scope
 from cells.domain.faults import ScheduleError
@@ -16,10 +17,14 @@ from cells.domain.schedule import excluded_between, jump_note, normalise, previe
 routes = Routes("Schedules")
 
 
+async def _more_faults(call: Call, fields: Fields) -> list[Fault]:
+    return scheduling.more_schedule_faults(call.services, fields)
+
+
 @routes.add(
     "POST",
     "/v1/schedules:preview",
-    Rule(scope=Scope.JOBS_READ, also=scheduling.more_schedule_faults),
+    Rule(scope=Scope.JOBS_READ, also=_more_faults),
     answers={200: ("The next occurrences, and the next two jumps of the zone's clock.", shapes.Preview)},
 )
 async def preview_schedule(call: Call, body: PreviewIn) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from cells.contract import PROBLEM_TITLES, ErrorCode, problem_type
 from controlplane import errors
 
 _LOG = structlog.get_logger(__name__)
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _STATUS_CODES = {
     400: ErrorCode.MALFORMED,
     401: ErrorCode.UNAUTHENTICATED,
@@ -49,7 +51,8 @@ class Problem(Exception):
         self.faults = faults or []
         self.headers = dict(headers or {})
 
-    def response(self) -> Response:
+    def response(self, request_id: str | None = None) -> Response:
+        """The answer; `request_id` is what the router's logs call the request."""
         document: dict[str, Any] = {
             "type": problem_type(self.code),
             "title": PROBLEM_TITLES[self.code],
@@ -59,6 +62,8 @@ class Problem(Exception):
         }
         if self.faults:
             document["errors"] = self.faults[:100]
+        if request_id is not None:
+            document["request_id"] = request_id
         return Response(document, self.status, headers=self.headers, content_type="application/problem+json")
 
 
@@ -155,4 +160,5 @@ def of_exception(error: Exception) -> Problem:
 def problem_response(error: Exception, context: Mapping[str, Any]) -> Response:
     """DRF's exception handler."""
     set_rollback()
-    return of_exception(error).response()
+    given = context["request"].headers.get("X-Request-Id", "")
+    return of_exception(error).response(given if _REQUEST_ID.fullmatch(given) else None)

@@ -18,6 +18,7 @@ class ProblemDocument(serializers.Serializer[Any]):
     detail = serializers.CharField()
     code = serializers.CharField()
     errors = serializers.ListField(child=serializers.DictField(), required=False)
+    request_id = serializers.CharField(required=False)
 
 
 _COMMON = {

@@ -48,6 +48,9 @@ class Problem(Shape):
     detail: str
     code: str = Field(description="What programs decide by.")
     errors: list[Fault] | None = None
+    request_id: str | None = Field(
+        default=None, description="What our logs call the request; the header X-Request-Id, too."
+    )
 
 
 class Waiting(Shape):

@@ -51,6 +51,15 @@ def test_what_is_no_json_object_is_malformed(tenant: Tenant, body: bytes) -> Non
         assert _faults(answer) == {"/name", "/scopes"}
 
 
+def test_a_problem_names_the_request_it_answers(tenant: Tenant) -> None:
+    for path, status in (("/v1/api-keys/ch_nothing", 404), ("/v1/tenant/nothing", 404)):
+        answer = tenant_admin(tenant).get(path, headers={"X-Request-Id": "req_17"})
+        assert (answer.status, answer.json["request_id"]) == (status, "req_17")
+        assert "request_id" not in tenant_admin(tenant).get(path).json
+        strange = tenant_admin(tenant).get(path, headers={"X-Request-Id": "a b<c>"})
+        assert "request_id" not in strange.json
+
+
 def test_another_content_type_is_refused(tenant: Tenant) -> None:
     answer = tenant_admin(tenant).post("/v1/api-keys", b"a=b", content_type="text/plain")
     assert answer.status in (400, 415)
