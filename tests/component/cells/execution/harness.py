@@ -199,8 +199,14 @@ class Cell:
             expires_at=None,
         )
 
-    async def run_now(
+    async def run_now(self, target_id: str = "tgt_test", **more: Any) -> RunKey:
+        """A job that is due now; the key its run will have. `more` is as `runs_now` has it."""
+        (key,) = await self.runs_now(1, target_id, **more)
+        return key
+
+    async def runs_now(
         self,
+        count: int,
         target_id: str = "tgt_test",
         *,
         payload: bytes | None = None,
@@ -211,49 +217,50 @@ class Cell:
         headers: dict[str, str] | None = None,
         priority: Priority = Priority.DEFAULT,
         **more: Any,
-    ) -> RunKey:
-        """A job that is due now; the key its run will have."""
+    ) -> list[RunKey]:
+        """Jobs that become due together, so that one claim takes them; the keys of their runs."""
         now_ms = self.clock.now_ms()
-        job_id = fresh_id(now_ms=now_ms, entropy=os.urandom(10))
         scheduled = datetime.fromtimestamp(now_ms // 1000, UTC)
-        due = datetime.fromtimestamp(now_ms / 1000, UTC)
-        job = NewJob(
-            job_id=job_id,
-            definition=JobDefinition(
-                schedule=Schedule(type=ScheduleType.NOW),
-                target=TargetRef(
-                    target_id=target_id, path=path, method=method, timeout_seconds=timeout_seconds
-                ),
-                retry_policy=retry_policy,
-                headers=headers or {},
-                priority=priority,
-                **more,
-            ),
-            payload=payload,
-            shard=shard_of(job_id),
-            window_ms=0,
-            offset_ms=now_ms % 1000,
-            next_run_at=scheduled,
-            due_at=due,
-            state=JobState.ACTIVE,
-            actor="user:test",
+        definition = JobDefinition(
+            schedule=Schedule(type=ScheduleType.NOW),
+            target=TargetRef(target_id=target_id, path=path, method=method, timeout_seconds=timeout_seconds),
+            retry_policy=retry_policy,
+            headers=headers or {},
+            priority=priority,
+            **more,
         )
-        (created,) = await self.store.create_jobs([self.fence], [job], host_id=self.host.host_id)
-        assert isinstance(created, Created)
+        jobs = [
+            NewJob(
+                job_id=job_id,
+                definition=definition,
+                payload=payload,
+                shard=shard_of(job_id),
+                window_ms=0,
+                offset_ms=now_ms % 1000,
+                next_run_at=scheduled,
+                due_at=datetime.fromtimestamp(now_ms / 1000, UTC),
+                state=JobState.ACTIVE,
+                actor="user:test",
+            )
+            for job_id in (fresh_id(now_ms=now_ms, entropy=os.urandom(10)) for _ in range(count))
+        ]
+        created = await self.store.create_jobs([self.fence] * count, jobs, host_id=self.host.host_id)
+        assert all(isinstance(one, Created) for one in created)
         await self.queue.add(
             [
                 Member(
                     tenant_id=self.tenant,
-                    parent_id=job_id,
+                    parent_id=job.job_id,
                     scheduled_for=now_ms // 1000,
                     generation=1,
                     priority=int(priority),
                     due_ms=now_ms,
                     shard=job.shard,
                 )
+                for job in jobs
             ]
         )
-        return RunKey(parent_id=job_id, scheduled_for=scheduled, ordinal=1)
+        return [RunKey(parent_id=job.job_id, scheduled_for=scheduled, ordinal=1) for job in jobs]
 
     async def run(self, key: RunKey) -> RunRow | None:
         return await self.store.get_run(self.tenant, key)
