@@ -15,12 +15,16 @@ from datetime import UTC, date, datetime, timedelta
 import msgspec
 
 from cells.ports import JobUsage, UsageSpan
+from cells.rounds import Rounds
 from cells.store.arrays import from_datetime, instants, int8s, uuids
 from cells.store.base import StoreBase
 from cells.store.database import fetch_all, fetch_row, run
 from cells.store.journal import is_job_run
 
-_PAGE = 500
+#: Journal rows in memory at once: under load each tells of hundreds of runs.
+_PAGE = 200
+#: Jobs in one statement.
+_SLICE = 2_000
 #: Sealed time that is counted in one transaction, at most.
 _AT_MOST = timedelta(hours=1)
 #: It counts for so long, but one whole step at least (seconds).
@@ -56,6 +60,7 @@ class JobUsages(StoreBase):
             of_step: Counter[tuple[str, datetime, str]] = Counter()
             reached = since
             place: dict[str, object] = {"at": since, "host": -1, "seq": -1}
+            rounds = Rounds()
             while True:
                 rows = await fetch_all(connection, "seal_bodies", {**place, "until": until, "page": _PAGE})
                 for at, _, _, _, _, body in rows:
@@ -71,13 +76,15 @@ class JobUsages(StoreBase):
                     for tenant, parent, _, ordinal, _, state, _ in _decode(body).finished:
                         if is_job_run(parent, ordinal, state):
                             of_step[tenant, day, parent] += 1
+                    await rounds.give_way()
                 if len(rows) < _PAGE or until == reached:
                     break
                 place = dict(zip(("at", "host", "seq"), rows[-1], strict=False))
             if until != reached:
                 runs.update(of_step)
-            if runs:
-                keys = sorted(runs)
+            found = sorted(runs)
+            for first in range(0, len(found), _SLICE):
+                keys = found[first : first + _SLICE]
                 await run(
                     connection,
                     "job_usage_add",

@@ -14,12 +14,14 @@ from datetime import datetime
 import msgspec
 
 from cells.ports import LAG_BOUNDS_MS, JournalBody
+from cells.rounds import Rounds
 from cells.store.arrays import from_datetime, instants, int8s, texts, uuids
 from cells.store.base import StoreBase
-from cells.store.database import Row, fetch_all, fetch_row, run
+from cells.store.database import fetch_all, fetch_row, run
 
 _READER = "stats"
-_PAGE = 500
+#: Journal rows in memory at once: under load each tells of hundreds of runs.
+_PAGE = 200
 _decode = msgspec.json.Decoder(JournalBody).decode
 
 #: Which column of run_stats an ended attempt counts in.
@@ -47,44 +49,40 @@ class _Minute:
         self.lag_le = [0] * (len(LAG_BOUNDS_MS) + 1)
 
 
-def fold(rows: Sequence[Row]) -> dict[tuple[str, datetime], _Minute]:
-    """Add up journal rows (xid, minute, body)."""
-    minutes: dict[tuple[str, datetime], _Minute] = {}
-    for _, minute, stored in rows:
-        body = _decode(stored)
-        for tenant, _, _, ordinal, _ in body.claimed:
-            if ordinal < 0:  # a callback
-                continue
-            minutes.setdefault((tenant, minute), _Minute()).counts["started"] += 1
-        for tenant, _, _, ordinal, _, state, lag in body.finished:
-            column = _COLUMN.get(state)
-            if column is None or ordinal < 0:
-                continue
-            found = minutes.setdefault((tenant, minute), _Minute())
-            found.counts[column] += 1
-            if lag >= 0:
-                found.lag_sum += lag
-                found.lag_max = max(found.lag_max, lag)
-                found.lag_le[bisect.bisect_left(LAG_BOUNDS_MS, lag)] += 1
-    return minutes
+Minutes = dict[tuple[str, datetime], _Minute]
 
 
-#: succeeded, failed, retried, ms in all, most ms; and the histogram.
-_Calls = tuple[list[int], list[int]]
+def fold(minutes: Minutes, minute: datetime, body: JournalBody) -> None:
+    """Add one journal row of a minute."""
+    for tenant, _, _, ordinal, _ in body.claimed:
+        if ordinal < 0:  # a callback
+            continue
+        minutes.setdefault((tenant, minute), _Minute()).counts["started"] += 1
+    for tenant, _, _, ordinal, _, state, lag in body.finished:
+        column = _COLUMN.get(state)
+        if column is None or ordinal < 0:
+            continue
+        found = minutes.setdefault((tenant, minute), _Minute())
+        found.counts[column] += 1
+        if lag >= 0:
+            found.lag_sum += lag
+            found.lag_max = max(found.lag_max, lag)
+            found.lag_le[bisect.bisect_left(LAG_BOUNDS_MS, lag)] += 1
 
 
-def fold_calls(rows: Sequence[Row]) -> dict[tuple[str, str, datetime], _Calls]:
-    """Add up the calls of journal rows (xid, minute, body) per tenant, target and minute."""
-    found: dict[tuple[str, str, datetime], _Calls] = {}
-    for _, minute, stored in rows:
-        for tenant, target, *counts, ms_sum, ms_max, ms_le in _decode(stored).calls:
-            sums, les = found.setdefault((tenant, target, minute), ([0] * 5, [0] * len(ms_le)))
-            for i, count in enumerate((*counts, ms_sum)):
-                sums[i] += count
-            sums[4] = max(sums[4], ms_max)
-            for i, count in enumerate(ms_le):
-                les[i] += count
-    return found
+#: Per tenant, target and minute: succeeded, failed, retried, ms in all, most ms; and the histogram.
+Calls = dict[tuple[str, str, datetime], tuple[list[int], list[int]]]
+
+
+def fold_calls(calls: Calls, minute: datetime, body: JournalBody) -> None:
+    """Add the calls of one journal row of a minute."""
+    for tenant, target, *counts, ms_sum, ms_max, ms_le in body.calls:
+        sums, les = calls.setdefault((tenant, target, minute), ([0] * 5, [0] * len(ms_le)))
+        for i, count in enumerate((*counts, ms_sum)):
+            sums[i] += count
+        sums[4] = max(sums[4], ms_max)
+        for i, count in enumerate(ms_le):
+            les[i] += count
 
 
 class Stats(StoreBase):
@@ -103,10 +101,17 @@ class Stats(StoreBase):
             rows = await fetch_all(
                 connection, "fold_rows", {"from_xid": cursor, "to_xid": final, "page": _PAGE}
             )
-            minutes = fold(rows)
+            minutes: Minutes = {}
+            calls: Calls = {}
+            rounds = Rounds()
+            for _, minute, stored in rows:
+                body = _decode(stored)
+                fold(minutes, minute, body)
+                fold_calls(calls, minute, body)
+                await rounds.give_way()
             if minutes:
                 await run(connection, "fold_stats", _columns(minutes))
-            if calls := fold_calls(rows):
+            if calls:
                 await run(connection, "fold_target_stats", _call_columns(calls))
             # A transaction appends one row, so a full page ends between two transactions.
             reached = rows[-1][0] + 1 if len(rows) == _PAGE else final
@@ -128,7 +133,7 @@ class Stats(StoreBase):
             ]
 
 
-def _columns(minutes: dict[tuple[str, datetime], _Minute]) -> dict[str, object]:
+def _columns(minutes: Minutes) -> dict[str, object]:
     keys = sorted(minutes)
     found = [minutes[key] for key in keys]
     return {
@@ -141,7 +146,7 @@ def _columns(minutes: dict[tuple[str, datetime], _Minute]) -> dict[str, object]:
     }
 
 
-def _call_columns(calls: dict[tuple[str, str, datetime], _Calls]) -> dict[str, object]:
+def _call_columns(calls: Calls) -> dict[str, object]:
     keys = sorted(calls)
     sums = [calls[key][0] for key in keys]
     names = ("succeeded", "failed", "retried", "sums", "maxima")

@@ -23,7 +23,7 @@ log = logger(__name__)
 #: How often the generation is checked and the next minute looked for (seconds).
 LOOK_SECONDS = 1.0
 #: Members per read: they are turned into objects and arguments without a pause for others.
-PAGE = 2_000
+PAGE = 1_000
 
 
 def instant(ms: int) -> datetime:

@@ -41,7 +41,10 @@ DEEP_SECONDS = 300.0
 LOOK_SECONDS = 1.0
 #: About so many members are looked at each time (the deep walk excepted).
 BOUND = 20_000
-PAGE = 1_000
+PAGE = 500
+#: Between two pages of a walk that is not urgent: so many times what a page took, at most so long (seconds).
+#: A backlog that merely waits for its turn must cost those who work it off next to nothing.
+REST, LONGEST_REST = 4, 0.05
 
 
 @dataclass(kw_only=True, slots=True)
@@ -128,7 +131,7 @@ class Sweeper:
         """Look at everything that is overdue by that much."""
         until = self._clock.now_ms() - overdue_ms
         self._metrics.sweeps.labels("deep").inc()
-        walked = await self._walk(_ALL_SHARDS, None, until, bound=None)
+        walked = await self._walk(_ALL_SHARDS, None, until, bound=None, rest=0)
         self._swept_ms = until
         self._round = None
         self._seen_waiting(walked.oldest_ms, walked.read)
@@ -187,10 +190,11 @@ class Sweeper:
         return walked.found
 
     async def _walk(
-        self, shards: Sequence[int], since: int | None, until: int, *, bound: int | None
+        self, shards: Sequence[int], since: int | None, until: int, *, bound: int | None, rest: int = REST
     ) -> _Walked:
         """Put back what is nowhere among since <= due < until."""
         found, oldest, read = 0, None, 0
+        began = self._clock.monotonic()
         async with aclosing(  # type: ignore[type-var]
             self._store.due_members(
                 shards=shards,
@@ -208,6 +212,9 @@ class Sweeper:
                 oldest = first if oldest is None else min(oldest, first)
                 read += len(page)
                 found += await self._queue.restore(page)
+                if len(page) == PAGE:
+                    await asyncio.sleep(min(rest * (self._clock.monotonic() - began), LONGEST_REST))
+                began = self._clock.monotonic()
         return _Walked(read=read, found=found, oldest_ms=oldest, finished=True)
 
     def _count(self, found: int) -> int:

@@ -15,7 +15,7 @@ from cells.ports import JournalBody
 from cells.store.definitions import DefinitionCache
 from cells.store.hosts import fair_share
 from cells.store.journal import Entry
-from cells.store.stats import fold
+from cells.store.stats import Minutes, fold
 
 
 @given(st.sets(st.integers(1, 1000), min_size=1, max_size=40))
@@ -84,13 +84,13 @@ def test_an_entry_counts_what_is_metered() -> None:
 
 def test_folding_adds_up_per_tenant_and_minute() -> None:
     minute, later = datetime(2026, 9, 28, 12, tzinfo=UTC), datetime(2026, 9, 28, 12, 1, tzinfo=UTC)
-    body = msgspec.json.encode(
-        JournalBody(
-            claimed=[("a", "p", 1, 0, 1), ("b", "p", 1, 0, 1)],
-            finished=[("a", "p", 1, 0, 1, "SUCCEEDED", 5), ("a", "q", 1, 0, 1, "RELEASED", -1)],
-        )
+    body = JournalBody(
+        claimed=[("a", "p", 1, 0, 1), ("b", "p", 1, 0, 1)],
+        finished=[("a", "p", 1, 0, 1, "SUCCEEDED", 5), ("a", "q", 1, 0, 1, "RELEASED", -1)],
     )
-    folded = fold([(1, minute, body), (2, minute, body), (3, later, body)])
+    folded: Minutes = {}
+    for at in (minute, minute, later):
+        fold(folded, at, body)
     assert {key: found.counts["started"] for key, found in folded.items()} == {
         ("a", minute): 2,
         ("b", minute): 2,
