@@ -118,7 +118,7 @@ class Executor:
             "executor_orphans_total", "Runs held without knowing it (lost answers), taken back"
         )
         metrics.gauge(
-            "executor_yielding_part", "Part of their slots that DEFAULT and LOW may use beside urgent work"
+            "executor_yielding_part", "Part of their slots that classes may use beside others' work"
         ).set_function(lambda: self._yielding.part)
         in_flight = metrics.gauge("executor_in_flight", "Slots of a class in use", ["priority"])
         parked = metrics.gauge("executor_parked", "Claims waiting for a slot at their target", ["priority"])

@@ -140,6 +140,7 @@ class Intake:
             limit=min(lane.room(), CLAIM_BATCH),
             but_not=tuple(lane.full_tenants),
         )
+        lane.came({member.tenant_id for member in popped}, self._clock.monotonic())
         try:
             return len(popped), *await self._limits.sift(popped)
         except Retryable:

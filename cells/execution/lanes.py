@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from cells.domain.job import Priority
 from cells.execution.targets import Target
@@ -71,6 +71,7 @@ class Lane:
         self.slots = slots
         self.bounded = slots  # those it may use now (`yielding`)
         self.begun = 0  # calls, ever
+        self.shared_at = float("-inf")  # steady clock: when work of several tenants came last
         self.ready: deque[Work] = deque()
         self.back: deque[tuple[Target, list[Member]]] = deque()  # were parked, to be claimed
         self.running = 0
@@ -81,6 +82,7 @@ class Lane:
         self._call = call
         self._idle: list[asyncio.Future[None]] = []
         self._workers: set[asyncio.Task[None]] = set()
+        self._last_tenant: uuid.UUID | None = None
         self._pace = 0.0  # work finished per second, lately
         self._ahead = 0
         self._hungry = False
@@ -110,6 +112,14 @@ class Lane:
                 waiter.set_result(None)
         if self._hungry and self.worthwhile():
             self.wake.set()
+
+    def came(self, tenants: Collection[uuid.UUID], now: float) -> None:
+        """Work of these tenants has been taken."""
+        if not tenants:
+            return
+        if len(tenants) > 1 or self._last_tenant not in (None, *tenants):
+            self.shared_at = now
+        self._last_tenant = next(iter(tenants))
 
     def bring_back(self, target: Target, members: list[Member]) -> None:
         """Members that were parked for a target that can take them now."""

@@ -1,10 +1,12 @@
-"""Less urgent calls give way: beside CRITICAL and HIGH work, only so many of them that the event loop
-comes round quickly.
+"""Floods give way: beside urgent work, or beside other tenants' work of their own class, only so many calls
+at once that the event loop comes round quickly.
 
-Every call under way has its turn in each round of the loop. With a flood of LOW calls in all of their slots
-a round takes tens of milliseconds, and an urgent call needs some ten rounds from its due time to its start.
-How long rounds take is measured; while urgent work comes and they take too long, the slots of LOW and
-DEFAULT are cut by a part, and given back step by step. Without urgent work nobody gives way.
+Every call under way has its turn in each round of the loop. With a flood in all slots of a class a round
+takes tens of milliseconds, and a call needs some ten rounds from its due time to its start. More calls at
+once do not make a busy loop faster, only its rounds longer. So how long rounds take is measured: while
+somebody else's work comes and they take too long, the slots of the flood are cut by a part, and given back
+step by step as far as they are used. A flood that begins beside others begins with few. Where nobody else
+is there, nobody gives way.
 """
 
 from __future__ import annotations
@@ -20,27 +22,34 @@ from cells.ports import Clock
 STEP_SECONDS = 0.05
 #: A round that takes longer is too long; a shorter one leaves room (seconds).
 LATE_SECONDS, QUICK_SECONDS = 0.010, 0.005
-#: Kept by a cut, given back by a step, and the least (parts of a lane's slots).
-CUT, GROWTH, LEAST = 0.7, 1 / 32, 1 / 16
-#: Urgent work that was begun so many seconds ago may be followed by more.
-URGENT_SECONDS = 2.0
+#: A round that takes so long leaves no time for small steps (seconds).
+VERY_LATE_SECONDS = 0.040
+#: Kept by a cut, given back by a step; where a flood begins, and the least (parts of a lane's slots).
+CUT, GROWTH, START, LEAST = 0.7, 1 / 32, 1 / 8, 1 / 16
+#: Work of others that was begun so many seconds ago may be followed by more.
+OTHERS_SECONDS = 2.0
 
 _URGENT = (Priority.CRITICAL, Priority.HIGH)
-_YIELDING = (Priority.DEFAULT, Priority.LOW)
 
 
 class Share:
-    """Which part of their slots the less urgent lanes may use. Pure."""
+    """Which part of their slots those who give way may use. Pure."""
 
     def __init__(self) -> None:
         self.part = 1.0
 
-    def step(self, *, late: float, urgent: bool) -> float:
-        """Told how much later than asked for the loop came round, and whether urgent work has come lately."""
-        if not urgent:
+    def step(self, *, late: float, beside: bool, used: bool) -> float:
+        """Told how much later than asked for the loop came round, whether there is somebody to give way to,
+        and whether those who give way use what they may."""
+        if not beside:
             self.part = min(1.0, self.part * 2)
+        elif late > VERY_LATE_SECONDS:
+            self.part = LEAST
         elif late > LATE_SECONDS:
             self.part = max(LEAST, self.part * CUT)
+        elif not used:
+            # What nobody needs now would be a flood's from its first moment.
+            self.part += max(-GROWTH, min(GROWTH, START - self.part))
         elif late < QUICK_SECONDS:
             self.part = min(1.0, self.part + GROWTH)
         return self.part
@@ -53,12 +62,12 @@ class Yielding:
         self._lanes = lanes
         self._clock = clock
         self._share = Share()
-        self._begun = -1
-        self._urgent_at = -URGENT_SECONDS
+        self._begun = 0
+        self._urgent_at = -OTHERS_SECONDS
 
     @property
     def part(self) -> float:
-        """The part of their slots that less urgent lanes may use now."""
+        """The part of their slots that lanes may use now where they give way."""
         return self._share.part
 
     async def run(self) -> None:
@@ -75,7 +84,16 @@ class Yielding:
         begun = sum(lane.begun for lane in urgent)
         if begun != self._begun or any(lane.ready or lane.running for lane in urgent):
             self._begun, self._urgent_at = begun, now
-        part = self._share.step(late=late, urgent=now - self._urgent_at < URGENT_SECONDS)
-        for priority in _YIELDING:
-            lane = self._lanes[priority]
-            lane.bound(round(lane.slots * part))
+        giving_way = [lane for lane in self._lanes.values() if self._gives_way(lane, now)]
+        part = self._share.step(late=late, beside=bool(giving_way), used=any(map(_used, giving_way)))
+        for lane in self._lanes.values():
+            lane.bound(round(lane.slots * part) if lane in giving_way else lane.slots)
+
+    def _gives_way(self, lane: Lane, now: float) -> bool:
+        if lane.priority not in _URGENT and now - self._urgent_at < OTHERS_SECONDS:
+            return True
+        return now - lane.shared_at < OTHERS_SECONDS
+
+
+def _used(lane: Lane) -> bool:
+    return lane.running + len(lane.ready) >= lane.bounded * 3 // 4

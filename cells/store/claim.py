@@ -16,9 +16,10 @@ from psycopg import errors
 from cells.domain.claiming import plan_claim
 from cells.domain.epochs import next_epoch
 from cells.domain.ids import RunKey
-from cells.domain.job import NOW_ORDINAL, ScheduleType
+from cells.domain.job import NOW_ORDINAL, Priority, ScheduleType
 from cells.domain.schedule import ScheduleError
 from cells.ports import Claim, ClaimResult, Member
+from cells.rounds import Rounds
 from cells.spans import asked_by
 from cells.store import callbacks, concurrency
 from cells.store.arrays import datetime_to_ms, from_datetime, to_ms
@@ -70,7 +71,8 @@ class Claims(StoreBase):
     ) -> ClaimResult:
         versions = [self._definitions.get(m.tenant_id, m.parent_id, m.generation) for m in jobs]
         unknown = [i for i, version in enumerate(versions) if version is None]
-        async with self._database.transaction() as connection:
+        urgent = all(m.priority <= Priority.HIGH for m in (*jobs, *runs))
+        async with self._database.transaction(urgent=urgent) as connection:
             async with connection.pipeline():
                 wanted = [jobs[i] for i in unknown]
                 fetched = await run(connection, "claim_definitions", version_keys(wanted)) if wanted else None
@@ -86,7 +88,9 @@ class Claims(StoreBase):
             stale += again
             if locked_jobs or locked_runs:
                 batch = ClaimBatch(now=max(row[-1] for row in (*locked_jobs, *locked_runs)))
+                rounds = Rounds()
                 for row in locked_jobs:
+                    await rounds.give_way()
                     member, version = jobs[row[0] - 1], versions[row[0] - 1]
                     if version is None or row[1] != member.generation:
                         version = await self._version_that_holds(connection, member, row[1])
@@ -147,7 +151,9 @@ class Claims(StoreBase):
         asked = [(wanted[i - 1].tenant_id, decode_definition(stored)) for i, stored, *_ in rows]
         definitions = await with_calendars(connection, asked)
         found = []
+        rounds = Rounds()
         for (i, _, payload, trace), definition in zip(rows, definitions, strict=True):
+            await rounds.give_way()
             m = wanted[i - 1]
             number = m.generation if version is None else version
             kept = self._definitions.put(m.tenant_id, m.parent_id, number, definition, payload, trace)

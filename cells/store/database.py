@@ -46,42 +46,55 @@ _PASSING = (
 )
 
 
+#: Of a pool of that size, connections are kept for what is urgent.
+_URGENT_FROM, _URGENT = 6, 2
+
+
 class Database:
-    """A pool of connections to one cell's PostgreSQL."""
+    """The connections to one cell's PostgreSQL. Of more than a few some are kept for what is urgent: a flood
+    of requests or of LOW work, which holds all others, must not keep a lease or a CRITICAL run waiting."""
 
     def __init__(self, url: str, *, pool_size: int, application_name: str) -> None:
-        options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
-        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-            url,
-            min_size=min(2, pool_size),
-            max_size=pool_size,
-            open=False,
-            timeout=5.0,
-            kwargs={
-                "options": options,
-                "application_name": application_name,
-                "prepare_threshold": 0,
-                "connect_timeout": 5,
-            },
-            configure=_configure,
-        )
+        kept = _URGENT if pool_size >= _URGENT_FROM else 0
+        self._pool = _pool(url, pool_size - kept, application_name, least=2)
+        self._urgent = _pool(url, kept, application_name, least=kept) if kept else self._pool
 
     async def open(self) -> Self:
         """Connect. `Retryable` if the engine does not answer."""
         with MappedErrors():
-            await self._pool.open(wait=True, timeout=10.0)
+            for pool in dict.fromkeys((self._pool, self._urgent)):
+                await pool.open(wait=True, timeout=10.0)
         return self
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._pool.close()
+        for pool in dict.fromkeys((self._pool, self._urgent)):
+            await pool.close()
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
+    async def transaction(self, *, urgent: bool = False) -> AsyncIterator[Connection]:
         """A connection; its transaction is committed on a clean exit, else rolled back."""
         with MappedErrors():
-            async with self._pool.connection() as connection:
+            async with (self._urgent if urgent else self._pool).connection() as connection:
                 yield connection
+
+
+def _pool(url: str, size: int, application_name: str, *, least: int) -> AsyncConnectionPool[Connection]:
+    options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+    return AsyncConnectionPool(
+        url,
+        min_size=min(least, size),
+        max_size=size,
+        open=False,
+        timeout=5.0,
+        kwargs={
+            "options": options,
+            "application_name": application_name,
+            "prepare_threshold": 0,
+            "connect_timeout": 5,
+        },
+        configure=_configure,
+    )
 
 
 async def _configure(connection: Connection) -> None:

@@ -33,7 +33,7 @@ class Hosts(StoreBase):
 
     async def renew_host(self, *, host_id: int, lease_ms: int) -> HostLease | None:
         """Extend the lease from now; None if it has ended (it never comes back)."""
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(urgent=True) as connection:
             row = await fetch_one(connection, "host_renew", {"host": host_id, "lease_ms": lease_ms})
             if row is None:
                 return None

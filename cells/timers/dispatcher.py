@@ -30,6 +30,8 @@ BUDGET = 1000
 LOOK_MS = 1000
 #: Under load wakes are spaced out, up to this (ms), so that each releases several members.
 MAX_GAP_MS = 5.0
+#: The gap behind a part of a backlog, of the time that it took.
+BACKLOG_GAP = 0.5
 _LOAD_HALF_LIFE_MS = 250.0
 #: Recent releases per ms of gap: 200 a second make 1 ms.
 _LOAD_PER_GAP_MS = 72.0
@@ -131,12 +133,17 @@ class Dispatcher:
                 self._metrics.faults.labels("dispatcher").inc()
                 await stopped_within(stop, backoff.failed())
                 continue
-            if sleep_until is not None and not stop.is_set():
+            if stop.is_set():
+                return
+            if sleep_until is not None:
                 await self._alarm.sleep_until(sleep_until)
                 # What comes close together is released together.
                 gap = self._last_wake_ms + self._gap_ms() - self._clock.now_ms()
-                if gap > 0 and not stop.is_set():
-                    await asyncio.sleep(gap / 1000)
+            else:
+                # Between two parts of a backlog Valkey serves others.
+                gap = min((self._clock.now_ms() - self._last_wake_ms) * BACKLOG_GAP, MAX_GAP_MS)
+            if gap > 0 and not stop.is_set():
+                await asyncio.sleep(gap / 1000)
 
     async def _wake(self) -> int | None:
         """Release what is due. When to wake again, None for at once."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from cells.domain.job import Priority
-from tests.bench.cell import bench_cell
+from tests.bench.cell import BenchCell, bench_cell
 from tests.bench.frame import Bar, Bench
 from tests.bench.target import KIND
 
@@ -19,13 +19,26 @@ CRITICAL_BAR_MS = 250
 ALL = "api,loader,dispatcher,executor,reaper,meter"
 
 
+#: What the start of a cell may take, and reading so many jobs a second into its buckets (seconds).
+START_SECONDS, LOADED_PER_SECOND = 25, 15_000
+
+
+def when_ready(cell: BenchCell, jobs: int) -> datetime:
+    """A whole second at which so many jobs will have been written and loaded, and the cell be up, on this
+    machine as it is now: measured by writing a few that are due some other day."""
+    sample = min(2_000, jobs)
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    per_second = cell.write_jobs([tomorrow] * sample)
+    seconds = 1.5 * jobs / per_second + jobs / LOADED_PER_SECOND + START_SECONDS
+    return datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=round(seconds))
+
+
 def flooded(low: int = LOW, *, after: int = AFTER) -> Mapping[str, float]:
     """Figures of the trickle (`critical_…`) and of the flood that was under way beside it."""
     with bench_cell() as cell:
-        ready_in = timedelta(seconds=12 + BEFORE + low / 4000)
-        flood_at = (datetime.now(UTC) + ready_in).replace(microsecond=0)
-        begin = flood_at - timedelta(seconds=BEFORE)
         count = CRITICAL_PER_SECOND * (BEFORE + after)
+        flood_at = when_ready(cell, low + count) + timedelta(seconds=BEFORE)
+        begin = flood_at - timedelta(seconds=BEFORE)
         step = timedelta(seconds=1) / CRITICAL_PER_SECOND
         cell.write_jobs([flood_at] * low, priority=Priority.LOW)
         cell.write_jobs([begin + step * n for n in range(count)], priority=Priority.CRITICAL)

@@ -14,7 +14,9 @@ def main(low: int = LOW) -> dict[str, Any]:
         "holds": found["critical_beside_flood_p99_ms"] < CRITICAL_BAR_MS
         and found["critical_not_succeeded"] == 0
         and found["early"] == 0
-        and found["low_ended_meanwhile"] > 0,
+        and found["low_ended_meanwhile"] > 0
+        # Else it would have measured the start of a cell.
+        and found["ready_after_begin_seconds"] == 0,
         "low": low,
         **{name: round(value, 1) for name, value in found.items()},
     }

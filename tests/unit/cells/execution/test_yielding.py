@@ -8,7 +8,16 @@ import uuid
 from cells.domain.job import Priority
 from cells.execution.lanes import Lane, Work
 from cells.execution.targets import Target
-from cells.execution.yielding import LATE_SECONDS, LEAST, QUICK_SECONDS, URGENT_SECONDS, Share, Yielding
+from cells.execution.yielding import (
+    LATE_SECONDS,
+    LEAST,
+    OTHERS_SECONDS,
+    QUICK_SECONDS,
+    START,
+    VERY_LATE_SECONDS,
+    Share,
+    Yielding,
+)
 from tests.unit.cells.execution.test_lanes import work
 from tests.waiting import eventually
 
@@ -31,18 +40,30 @@ TARGET = Target((uuid.UUID(int=1), "tgt_a"))
 
 def test_a_loop_that_is_late_cuts_and_a_quick_one_gives_back() -> None:
     share = Share()
-    assert share.step(late=1.0, urgent=False) == 1.0, "for nobody"
-    first = share.step(late=LATE_SECONDS * 2, urgent=True)
+    assert share.step(late=1.0, beside=False, used=True) == 1.0, "for nobody"
+    first = share.step(late=LATE_SECONDS * 2, beside=True, used=True)
     assert first < 1.0
-    assert share.step(late=(LATE_SECONDS + QUICK_SECONDS) / 2, urgent=True) == first
-    for _ in range(50):
-        share.step(late=LATE_SECONDS * 2, urgent=True)
-    assert share.part == LEAST
-    more = share.step(late=0.0, urgent=True)
+    assert share.step(late=(LATE_SECONDS + QUICK_SECONDS) / 2, beside=True, used=True) == first
+    assert share.step(late=VERY_LATE_SECONDS * 2, beside=True, used=True) == LEAST
+    more = share.step(late=0.0, beside=True, used=True)
     assert LEAST < more < first
+    for _ in range(50):
+        share.step(late=LATE_SECONDS * 2, beside=True, used=True)
+    assert share.part == LEAST
     for _ in range(10):
-        share.step(late=1.0, urgent=False)
+        share.step(late=1.0, beside=False, used=True)
     assert share.part == 1.0
+
+
+def test_a_flood_that_begins_beside_others_begins_with_few() -> None:
+    share = Share()
+    parts = [share.step(late=0.0, beside=True, used=False) for _ in range(40)]
+    assert parts == sorted(parts, reverse=True), "step by step: whoever needs some of it keeps that"
+    assert parts[-1] == START
+    share.step(late=VERY_LATE_SECONDS * 2, beside=True, used=True)
+    for _ in range(4):
+        share.step(late=0.0, beside=True, used=False)
+    assert share.part == START
 
 
 async def test_a_bounded_lane_uses_so_many_slots_and_goes_on_when_it_may() -> None:
@@ -83,20 +104,45 @@ async def test_only_while_urgent_work_comes() -> None:
     clock = Stepped()
     yielding = Yielding(lanes, clock)
     yielding.look(late=0.0)
-    clock.passed += URGENT_SECONDS
+    clock.passed += OTHERS_SECONDS
     yielding.look(late=1.0)
-    assert {lane.bounded for lane in lanes.values()} == {64}
+    assert _bounds(lanes) == {"CRITICAL": 64, "HIGH": 64, "DEFAULT": 64, "LOW": 64}
     lanes[Priority.CRITICAL].put(work(lanes[Priority.CRITICAL], TARGET))
-    yielding.look(late=1.0)
-    yielding.look(late=1.0)
-    bounds = {priority.name: lane.bounded for priority, lane in lanes.items()}
-    assert bounds == {"CRITICAL": 64, "HIGH": 64, "DEFAULT": 31, "LOW": 31}
+    yielding.look(late=2 * LATE_SECONDS)
+    yielding.look(late=2 * LATE_SECONDS)
+    assert _bounds(lanes) == {"CRITICAL": 64, "HIGH": 64, "DEFAULT": 31, "LOW": 31}
     gate.set()
     await eventually(lambda: lanes[Priority.CRITICAL].finished == 1)
-    yielding.look(late=1.0)
-    clock.passed += URGENT_SECONDS
+    yielding.look(late=2 * LATE_SECONDS)
+    clock.passed += OTHERS_SECONDS
     for _ in range(3):
         yielding.look(late=1.0)
-    assert {lane.bounded for lane in lanes.values()} == {64}
+    assert _bounds(lanes) == {"CRITICAL": 64, "HIGH": 64, "DEFAULT": 64, "LOW": 64}
     for lane in lanes.values():
         await lane.close()
+
+
+async def test_a_class_that_several_tenants_share_gives_way_to_itself() -> None:
+    async def call(_: Work) -> None:
+        return None
+
+    lanes = {priority: Lane(priority, 64, call) for priority in Priority}
+    clock = Stepped()
+    yielding = Yielding(lanes, clock)
+    one, other = uuid.UUID(int=1), uuid.UUID(int=2)
+    for _ in range(3):
+        lanes[Priority.HIGH].came({one}, clock.monotonic())
+    lanes[Priority.HIGH].came((), clock.monotonic())
+    yielding.look(late=VERY_LATE_SECONDS * 2)
+    assert _bounds(lanes) == {"CRITICAL": 64, "HIGH": 64, "DEFAULT": 64, "LOW": 64}
+    lanes[Priority.HIGH].came({other}, clock.monotonic())
+    lanes[Priority.LOW].came({one, other}, clock.monotonic())
+    yielding.look(late=VERY_LATE_SECONDS * 2)
+    assert _bounds(lanes) == {"CRITICAL": 64, "HIGH": 4, "DEFAULT": 64, "LOW": 4}
+    clock.passed += OTHERS_SECONDS
+    yielding.look(late=VERY_LATE_SECONDS * 2)
+    assert _bounds(lanes) == {"CRITICAL": 64, "HIGH": 64, "DEFAULT": 64, "LOW": 64}
+
+
+def _bounds(lanes: dict[Priority, Lane]) -> dict[str, int]:
+    return {priority.name: lane.bounded for priority, lane in lanes.items()}
