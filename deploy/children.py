@@ -103,8 +103,8 @@ def take_over(folder: Path, identity: Identity) -> None:
         os.chown(path, uid, gid, follow_symlinks=False)
 
 
-def run(command: Sequence[str], identity: Identity, *, env: Mapping[str, str] | None = None) -> None:
-    """Run a command to its end; its output becomes the message if it fails."""
+def run(command: Sequence[str], identity: Identity, *, env: Mapping[str, str] | None = None) -> str:
+    """Run a command to its end; its output, which becomes the message if it fails."""
     done = subprocess.run(
         as_identity(command, identity),
         **_credentials(identity),  # type: ignore[call-overload]
@@ -117,6 +117,7 @@ def run(command: Sequence[str], identity: Identity, *, env: Mapping[str, str] | 
     )
     if done.returncode != 0:
         raise CannotStart(f"{command[0]} failed ({done.returncode}):\n{done.stdout[-2000:]}")
+    return str(done.stdout)
 
 
 def spawn(
@@ -181,7 +182,7 @@ def stop(
 MARK = "CLOCKHOUSE_SUPERVISED"
 
 
-def end_leftovers(folder: Path, program: str) -> None:
+def end_leftovers(folder: Path, program: str, *, how: signal.Signals = signal.SIGINT) -> None:
     """End every `program` that still works in `folder`: an engine a killed supervisor left behind.
 
     Engines have their data folder as working folder, so that no pid file need be trusted:
@@ -194,7 +195,7 @@ def end_leftovers(folder: Path, program: str) -> None:
             and Path(os.readlink(process / "exe")).name == program
         )
 
-    _end_all(is_left, how=signal.SIGINT, grace_seconds=5.0)
+    _end_all(is_left, how=how, grace_seconds=5.0)
 
 
 def end_marked(home: Path) -> None:

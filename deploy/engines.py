@@ -138,6 +138,10 @@ class Postgres:
             children.take_over(self._data, identity)
             (self._data / "postmaster.pid").unlink(missing_ok=True)
             return
+        self._make(identity)
+
+    def _make(self, identity: Identity) -> None:
+        """A new cluster."""
         # Made aside and renamed: a cluster that exists is whole. Each try has a name of its
         # own, so that an interrupted initdb that still runs is in nobody's way.
         unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self._folder))

@@ -6,7 +6,8 @@ writes it on top of the epoch it was based on: a caller names the epoch it *saw*
 afterwards is higher, and of two claimers one wins. A value is drawn once, so a claim whose answer was
 lost and that the library sent again is recognised by it: the item holds our value, so we won.
 
-Items: `pk` = `counter`, `cell#<name>`, `tenant#<uuid>`.
+Items: `pk` = `counter`, `cell#<name>`, `tenant#<uuid>`, `promotion#<cell>#<timeline>`,
+`vote#<cell>#<epoch>#<region>`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from controlplane.ownership.store import (
     CellOwnership,
     OwnershipUnavailable,
+    PromotionRecord,
     Superseded,
     TenantOwnership,
 )
@@ -76,7 +78,9 @@ class DynamoOwnershipStore:
         item = self._read(_cell_key(name))
         return None if item is None else _cell(item)
 
-    def claim_cell(self, name: str, *, region: str, expected: int | None) -> CellOwnership:
+    def claim_cell(
+        self, name: str, *, region: str, expected: int | None, renewals: int | None = None
+    ) -> CellOwnership:
         epoch = self._fresh_epoch()
         if expected is None:
             wanted = CellOwnership(cell=name, region=region, epoch=epoch, renewals=0, promotions=0)
@@ -87,8 +91,14 @@ class DynamoOwnershipStore:
         item = self._write(
             _cell_key(name),
             "#region = :region, epoch = :epoch, renewals = :zero, promotions = promotions + :one",
-            "epoch = :expected",
-            {":region": {"S": region}, ":epoch": _n(epoch), ":expected": _n(expected), **_ZERO_ONE},
+            "epoch = :expected" + (" AND renewals = :renewals" if renewals is not None else ""),
+            {
+                ":region": {"S": region},
+                ":epoch": _n(epoch),
+                ":expected": _n(expected),
+                **_ZERO_ONE,
+                **({":renewals": _n(renewals)} if renewals is not None else {}),
+            },
             names={"#region": "region"},
         )
         return _cell(self._won(_cell_key(name), item, epoch=epoch, of=_cell))
@@ -104,6 +114,33 @@ class DynamoOwnershipStore:
         if item is None:
             raise Superseded(self.cell(name))
         return _cell(item)
+
+    def promotions(self, cell: str) -> Sequence[PromotionRecord]:
+        """Numbers have no gaps, so they are asked for one after the other: there are few."""
+        found: list[PromotionRecord] = []
+        while (item := self._read(_promotion_key(cell, len(found) + 1))) is not None:
+            found.append(_promotion(cell, item))
+        return found
+
+    def record_promotion(self, record: PromotionRecord) -> None:
+        try:
+            with _reachable():
+                self._client.put_item(
+                    TableName=self._table,
+                    Item=_promotion_item(record),
+                    ConditionExpression="attribute_not_exists(pk) OR (epoch = :epoch AND #region = :region)",
+                    ExpressionAttributeValues={":epoch": _n(record.epoch), ":region": {"S": record.region}},
+                    ExpressionAttributeNames={"#region": "region"},
+                )
+        except _Lost:
+            raise Superseded(None) from None
+
+    def cast_vote(self, cell: str, *, epoch: int, region: str, place: str) -> None:
+        self._first({**_vote_key(cell, epoch, region), "place": {"S": place}})
+
+    def votes(self, cell: str, *, epoch: int, regions: Sequence[str]) -> Mapping[str, str]:
+        items = {region: self._read(_vote_key(cell, epoch, region)) for region in sorted(regions)}
+        return {region: item["place"]["S"] for region, item in items.items() if item is not None}
 
     def tenant(self, tenant_id: uuid.UUID) -> TenantOwnership | None:
         item = self._read(_tenant_key(tenant_id))
@@ -266,6 +303,36 @@ def _number(item: Item, name: str) -> int:
 
 def _cell_key(name: str) -> Item:
     return {"pk": {"S": f"cell#{name}"}}
+
+
+def _promotion_key(cell: str, timeline: int) -> Item:
+    return {"pk": {"S": f"promotion#{cell}#{timeline}"}}
+
+
+def _vote_key(cell: str, epoch: int, region: str) -> Item:
+    return {"pk": {"S": f"vote#{cell}#{epoch}#{region}"}}
+
+
+def _promotion_item(record: PromotionRecord) -> Item:
+    return {
+        **_promotion_key(record.cell, record.timeline),
+        "epoch": _n(record.epoch),
+        "timeline": _n(record.timeline),
+        "region": {"S": record.region},
+        "parent": _n(record.parent),
+        "fork": _n(record.fork),
+    }
+
+
+def _promotion(cell: str, item: Item) -> PromotionRecord:
+    return PromotionRecord(
+        cell=cell,
+        timeline=_number(item, "timeline"),
+        epoch=_number(item, "epoch"),
+        region=item["region"]["S"],
+        parent=_number(item, "parent"),
+        fork=_number(item, "fork"),
+    )
 
 
 def _tenant_key(tenant_id: uuid.UUID) -> Item:

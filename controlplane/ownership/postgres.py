@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, LiteralString, cast
 
@@ -19,6 +20,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from controlplane.ownership.store import (
     CellOwnership,
     OwnershipUnavailable,
+    PromotionRecord,
     Superseded,
     TenantOwnership,
 )
@@ -62,13 +64,17 @@ class PostgresOwnershipStore:
         return rows[0] if rows else None
 
     def _rows(self, name: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        cursor = self._execute(name, values)
+        return cursor.fetchall()
+
+    def _execute(self, name: str, values: Mapping[str, Any]) -> psycopg.Cursor[tuple[Any, ...]]:
         with self._opening:
             if not self._opened:
                 self._pool.open()
                 self._opened = True
         try:
             with self._pool.connection() as connection:
-                return connection.execute(_query(_SQL[name]), values).fetchall()
+                return connection.execute(_query(_SQL[name]), values)
         except (psycopg.OperationalError, PoolTimeout) as e:
             raise OwnershipUnavailable(str(e)) from e
 
@@ -76,9 +82,13 @@ class PostgresOwnershipStore:
         row = self._row("cell", {"cell": name})
         return None if row is None else _cell(row)
 
-    def claim_cell(self, name: str, *, region: str, expected: int | None) -> CellOwnership:
+    def claim_cell(
+        self, name: str, *, region: str, expected: int | None, renewals: int | None = None
+    ) -> CellOwnership:
         statement = "first_cell" if expected is None else "claim_cell"
-        row = self._row(statement, {"cell": name, "region": region, "expected": expected})
+        row = self._row(
+            statement, {"cell": name, "region": region, "expected": expected, "renewals": renewals}
+        )
         if row is None:
             raise Superseded(self.cell(name))
         return _cell(row)
@@ -88,6 +98,25 @@ class PostgresOwnershipStore:
         if row is None:
             raise Superseded(self.cell(name))
         return _cell(row)
+
+    def promotions(self, cell: str) -> Sequence[PromotionRecord]:
+        return [
+            PromotionRecord(
+                cell=cell, timeline=timeline, epoch=epoch, region=region, parent=parent, fork=int(fork)
+            )
+            for timeline, epoch, region, parent, fork in self._rows("promotions", {"cell": cell})
+        ]
+
+    def record_promotion(self, record: PromotionRecord) -> None:
+        if self._row("promotion_first", asdict(record)) is None:
+            raise Superseded(None)
+
+    def cast_vote(self, cell: str, *, epoch: int, region: str, place: str) -> None:
+        self._execute("vote_cast", {"cell": cell, "epoch": epoch, "region": region, "place": place})
+
+    def votes(self, cell: str, *, epoch: int, regions: Sequence[str]) -> Mapping[str, str]:
+        rows = self._rows("votes", {"cell": cell, "epoch": epoch})
+        return {region: place for region, place in rows if region in regions}
 
     def tenant(self, tenant_id: uuid.UUID) -> TenantOwnership | None:
         row = self._row("tenant", {"tenant_id": tenant_id})

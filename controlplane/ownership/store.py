@@ -12,7 +12,7 @@ A value taken by a loser is simply never used.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +26,19 @@ class CellOwnership:
     epoch: int
     renewals: int  # grows with each renewal; a survivor watches it on its own clock
     promotions: int  # claims after the first
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromotionRecord:
+    """A region whose cluster became (or was about to become) a cell's primary. It is written before the
+    cluster is promoted, and again after it, when it is known where exactly the parent was left."""
+
+    cell: str
+    timeline: int  # that began with it; no two of a cell are alike
+    epoch: int
+    region: str
+    parent: int  # timeline; 0 for the cell's first primary, which was not promoted
+    fork: int  # position in the parent's log
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,13 +67,33 @@ class OwnershipStore(Protocol):
 
     def cell(self, name: str) -> CellOwnership | None: ...
 
-    def claim_cell(self, name: str, *, region: str, expected: int | None) -> CellOwnership:
+    def claim_cell(
+        self, name: str, *, region: str, expected: int | None, renewals: int | None = None
+    ) -> CellOwnership:
         """Makes a region the owner under a fresh epoch. `expected`: the epoch seen, or None for
-        a cell that has no row yet."""
+        a cell that has no row yet. `renewals`: and only if it was not renewed since those were seen;
+        without that, an owner that wakes up just then would believe itself to be one beside us."""
         ...
 
     def renew_cell(self, name: str, *, region: str, epoch: int) -> CellOwnership:
         """Shows that the owner lives. `Superseded` if it is not the owner any more."""
+        ...
+
+    def promotions(self, cell: str) -> Sequence[PromotionRecord]:
+        """Every promotion of a cell, by timeline, whether it came to be or not."""
+        ...
+
+    def record_promotion(self, record: PromotionRecord) -> None:
+        """Takes the number of a timeline, or says better where its parent was left. `Superseded(None)`
+        where the number is another promotion's."""
+        ...
+
+    def cast_vote(self, cell: str, *, epoch: int, region: str, place: str) -> None:
+        """What a region has, frozen, for the takeover of `epoch`. The first one stands."""
+        ...
+
+    def votes(self, cell: str, *, epoch: int, regions: Sequence[str]) -> Mapping[str, str]:
+        """The places of those regions that have voted."""
         ...
 
     def tenant(self, tenant_id: uuid.UUID) -> TenantOwnership | None: ...

@@ -7,10 +7,11 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from controlplane.ownership import OwnershipStore, Superseded
+from controlplane.ownership import OwnershipStore, PromotionRecord, Superseded
 
 #: Writers that race for one row.
 THREADS = 16
@@ -160,3 +161,52 @@ class OwnershipConformance:
 
         epochs = [e for some in _race([claim] * THREADS) for e in some]  # type: ignore[attr-defined]
         assert len(set(epochs)) == THREADS * 10
+
+    def test_a_takeover_also_builds_on_the_renewals_seen(self, store: OwnershipStore) -> None:
+        name = _name()
+        seen = store.claim_cell(name, region="a", expected=None)
+        woken = store.renew_cell(name, region="a", epoch=seen.epoch)
+        with pytest.raises(Superseded) as refused:
+            store.claim_cell(name, region="b", expected=seen.epoch, renewals=seen.renewals)
+        assert refused.value.current == woken
+        taken = store.claim_cell(name, region="b", expected=woken.epoch, renewals=woken.renewals)
+        assert (taken.region, taken.renewals) == ("b", 0)
+
+    def test_a_renewal_and_a_takeover_race_and_only_one_comes_first(self, store: OwnershipStore) -> None:
+        for _ in range(10):
+            name = _name()
+            seen = store.claim_cell(name, region="a", expected=None)
+            outcomes = _race(
+                [
+                    lambda n=name, s=seen: store.renew_cell(n, region="a", epoch=s.epoch),  # type: ignore[misc]
+                    lambda n=name, s=seen: store.claim_cell(  # type: ignore[misc]
+                        n, region="b", expected=s.epoch, renewals=s.renewals
+                    ),
+                ]
+            )
+            assert sum(isinstance(outcome, Superseded) for outcome in outcomes) == 1
+
+    def test_the_number_of_a_timeline_is_taken_once(self, store: OwnershipStore) -> None:
+        cell = _name()
+        assert store.promotions(cell) == []
+        first = PromotionRecord(cell=cell, timeline=1, epoch=5, region="a", parent=0, fork=0)
+        second = PromotionRecord(cell=cell, timeline=2, epoch=6, region="b", parent=1, fork=2**63 + 7)
+        store.record_promotion(first)
+        store.record_promotion(second)
+        store.record_promotion(second)
+        for other in (replace(second, epoch=7), replace(second, region="c")):
+            with pytest.raises(Superseded):
+                store.record_promotion(other)
+        assert store.promotions(cell) == [first, second]
+        said_better = replace(second, fork=2**63 + 8)
+        store.record_promotion(said_better)
+        assert store.promotions(cell) == [first, said_better]
+
+    def test_the_first_vote_stands(self, store: OwnershipStore) -> None:
+        cell = _name()
+        assert store.votes(cell, epoch=3, regions=("a", "b")) == {}
+        store.cast_vote(cell, epoch=3, region="a", place="0/1 on 1")
+        store.cast_vote(cell, epoch=3, region="a", place="0/2 on 1")
+        store.cast_vote(cell, epoch=4, region="b", place="0/3 on 1")
+        assert store.votes(cell, epoch=3, regions=("a", "b")) == {"a": "0/1 on 1"}
+        assert store.votes(cell, epoch=4, regions=("a",)) == {}
