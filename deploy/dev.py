@@ -193,6 +193,10 @@ Clockhouse is up ({time.monotonic() - self._started:.1f} s).
   API        {dev["api_url"]}
   API key    {dev["api_key"]}
 
+For a terminal, where the README's lines and `.venv/bin/clockhouse` use them:
+
+  export CLOCKHOUSE_API_URL={dev["api_url"]} CLOCKHOUSE_API_KEY={dev["api_key"]}
+
 A first job, called in five seconds; {dev["echo_url"]}/calls shows what arrived:
 
   {dev["curl"]}

@@ -13,8 +13,20 @@ digest=$(cksum "$requirements")
 is_installed() {
     [ -f ".venv/installed-$1" ] && [ "$(cat ".venv/installed-$1")" = "$(cksum "deploy/requirements/$1.txt")" ]
 }
+# The command `clockhouse` and what users import, from this folder as it is. An environment that is a link
+# belongs to another folder.
+offer() {
+    [ ! -L .venv ] || return 0
+    packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    [ -x .venv/bin/clockhouse ] && [ -f "$packages/clockhouse.pth" ] && return 0
+    printf '%s\n%s\n' "$PWD" "$PWD/controlplane/client/package" >"$packages/clockhouse.pth"
+    printf '#!/bin/sh\nexec "%s" -m clockhouse "$@"\n' "$PWD/.venv/bin/python" >.venv/bin/clockhouse
+    chmod +x .venv/bin/clockhouse
+}
+
 # What tests need contains what the server needs.
 if { is_installed "$kind" || is_installed test; } && [ ! -e "$unfinished" ] && .venv/bin/python -c "" 2>/dev/null; then
+    offer
     exit 0
 fi
 
@@ -39,3 +51,4 @@ rm -f "$stamp"
     --only-binary :all: --requirement "$requirements" >&2
 echo "$digest" >"$stamp"
 rm -f "$unfinished"
+offer

@@ -1,6 +1,8 @@
 """Clockhouse from Python: a client, a worker, and what targets need. Imports nothing of the server.
 
-from controlplane.client import Clockhouse, HttpTarget, NewJob, Schedule
+Users import it as `clockhouse` (package/clockhouse):
+
+from clockhouse import Clockhouse, HttpTarget, NewJob, Schedule
 """
 
 from controlplane.client.aio import AsyncClockhouse

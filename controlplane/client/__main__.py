@@ -1,4 +1,4 @@
-"""`python -m controlplane.client` is `clockhouse`."""
+"""`python -m controlplane.client` is `clockhouse`, as `python -m clockhouse` is."""
 
 from controlplane.client.cli import main
 

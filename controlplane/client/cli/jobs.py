@@ -45,7 +45,8 @@ def list_(
     due_until: Annotated[str | None, typer.Option(help="Due before this instant.")] = None,
     limit: Limit = 50,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, the newest first, with how their last runs ended. COMPLETED says that no further run is due:
+    it says nothing of how the last one went."""
     walk = session.client.jobs.list(
         state=state.upper() if state else None,
         target=target,
@@ -53,6 +54,7 @@ def list_(
         name_prefix=name_prefix,
         due_from=due_from,
         due_until=due_until,
+        include="last_run",
         limit=min(limit, 200) if limit > 0 else 200,
     )
     jobs = session.take(walk, limit)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from controlplane.client.calls import Occurrences
 from controlplane.client.cli.wording import duration, moment, relative, schedule_text, style
-from controlplane.client.documents import ApiKey, Job, Preview, Run, Stats, Target
+from controlplane.client.documents import ApiKey, Job, Preview, RecentRun, Run, Stats, Target
 
 
 def state(word: str) -> Text:
@@ -52,17 +52,31 @@ def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
     """Jobs with their next run, local."""
     if not jobs:
         return "No jobs. `clockhouse jobs create --now --target <id>` makes a first one."
-    made = table("job", "status", "name", "schedule", "target", "next run")
+    made = table("job", "status", "name", "schedule", "target", "last run", "next run")
     for job in jobs:
         made.add_row(
             job.job_id,
-            state(job.status),
+            _status(job),
             _text(job.name or job.key),
             _text(schedule_text(job.schedule)),
             _target(job.target),
+            _last(job.last_run, now),
             moment(job.next_run_at, now),
         )
     return made
+
+
+def _status(job: Job) -> Text:
+    # Done is not done well: in the colour of success, a failed one-off would seem to have succeeded.
+    return Text(job.status) if job.status == "COMPLETED" else state(job.status)
+
+
+def _last(run: RecentRun | None, now: datetime) -> Text:
+    """How a run ended, and when; or how it stands."""
+    if run is None:
+        return Text("–")
+    ended = f" ({relative(run.finished_at, now)})" if run.finished_at is not None else ""
+    return state(run.state) + Text(ended)
 
 
 def job_card(job: Job, now: datetime) -> RenderableType:
@@ -72,7 +86,8 @@ def job_card(job: Job, now: datetime) -> RenderableType:
         card(
             (
                 ("job", job.job_id),
-                ("status", state(job.status)),
+                ("status", _status(job)),
+                ("last run", _last(job.recent_runs[0], now) if job.recent_runs else None),
                 ("name", job.name),
                 ("key", job.key),
                 ("tags", ", ".join(job.tags)),

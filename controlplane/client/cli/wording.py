@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _STYLES = {
@@ -42,12 +42,21 @@ def relative(at: datetime, now: datetime) -> str:
 
 
 def moment(at: datetime | None, now: datetime, zone: tzinfo | None = None) -> str:
-    """Local time and how far away it is; `–` for never."""
+    """Local time with its offset from UTC, and how far away it is; `–` for never."""
     if at is None:
         return "–"
     local = at.astimezone(zone)
     shown = f"{local:%H:%M:%S}" if local.date() == now.astimezone(zone).date() else f"{local:%Y-%m-%d %H:%M}"
-    return f"{shown} ({relative(at, now)})"
+    return f"{shown}{offset(local)} ({relative(at, now)})"
+
+
+def offset(local: datetime) -> str:
+    """How far a zone's clock is from UTC at that moment: `+02:00`, and `Z` where it is UTC."""
+    minutes = int((local.utcoffset() or timedelta()).total_seconds() // 60)
+    if minutes == 0:
+        return "Z"
+    sign, minutes = "-" if minutes < 0 else "+", abs(minutes)
+    return f"{sign}{minutes // 60:02}:{minutes % 60:02}"
 
 
 def duration(milliseconds: float | None) -> str:

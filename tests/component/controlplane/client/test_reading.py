@@ -77,3 +77,22 @@ def test_usage_by_job_ends_at_a_limit(server: Server, cli: Any) -> None:
     assert [item["job_id"] for item in json.loads(done.stdout)["items"]] == ["job_0", "job_1", "job_2"]
     assert len(server.received) == 2
     assert "--limit 0 shows all" in done.stderr
+
+
+def test_a_job_that_completed_says_how_its_last_run_ended(server: Server, cli: Any) -> None:
+    last = {
+        "run_id": "job_1:2026-11-30T06:00:00Z", "scheduled_for": "2026-11-30T06:00:00Z", "attempt": 3,
+        "state": "FAILED", "outcome": "FAILED", "finished_at": "2026-11-30T06:01:00Z",
+    }  # fmt: skip
+    job = {
+        "job_id": "job_1", "status": "COMPLETED", "version": 1, "schedule": {"type": "NOW"}, "target": {},
+        "next_run_at": None, "last_run": last,
+    }  # fmt: skip
+    server.script = [(200, {"items": [job], "next_cursor": None})]
+    shown = cli("jobs", "list").stdout
+    assert server.received[0].query["include"] == "last_run"
+    assert "last run" in shown.splitlines()[0]
+    assert "COMPLETED" in shown
+    assert "FAILED (" in shown
+    server.script = [(200, {**job, "recent_runs": [last]})]
+    assert "last run" in cli("jobs", "get", "job_1").stdout

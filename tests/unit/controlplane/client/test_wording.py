@@ -25,10 +25,13 @@ def test_relative(seconds: float, text: str) -> None:
     assert relative(NOW + timedelta(seconds=seconds), NOW) == text
 
 
-def test_moments_are_local() -> None:
+def test_moments_are_local_and_say_their_offset() -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    assert moment(NOW + timedelta(minutes=5), NOW, berlin) == "14:05:00 (in 5 min)"
-    assert moment(NOW + timedelta(hours=20), NOW, berlin) == "2026-09-29 10:00 (in 20 h)"
+    assert moment(NOW + timedelta(minutes=5), NOW, berlin) == "14:05:00+02:00 (in 5 min)"
+    assert moment(NOW + timedelta(hours=20), NOW, berlin) == "2026-09-29 10:00+02:00 (in 20 h)"
+    assert moment(NOW, NOW, UTC) == "12:00:00Z (now)"
+    newfoundland = ZoneInfo("America/St_Johns")
+    assert moment(NOW, NOW, newfoundland) == "09:30:00-02:30 (now)"
     assert moment(None, NOW) == "–"
 
 
