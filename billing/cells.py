@@ -51,9 +51,17 @@ class Cells(Protocol):
     def runs_of_day(self, cell: str, day: date) -> DayCount: ...
 
     def usage_by_job(
-        self, cell: str, tenant_id: uuid.UUID, since: date, until: date, *, after: str | None, limit: int
+        self,
+        cell: str,
+        tenant_id: uuid.UUID,
+        since: date,
+        until: date,
+        *,
+        after: str | None,
+        limit: int,
+        patience: float,
     ) -> JobPage:
-        """At most `limit` jobs behind `after`, over [since, until)."""
+        """At most `limit` jobs behind `after`, over [since, until), within `patience` seconds."""
         ...
 
 

@@ -20,7 +20,7 @@ from cells.contract import Metric
 from cells.domain.ids import JOB, decode
 
 _SQL = named_sql("usage")
-#: Seconds after which no further cell is asked.
+#: Seconds that all cells together may take.
 _PATIENCE_SECONDS = 20.0
 
 
@@ -106,16 +106,19 @@ def by_job(
 ) -> Jobs:
     """Runs that ended in the days in [since, until), by job, as every cell that the tenant lived on
     remembers them, but for those that are gone. Raises `CellAway`."""
-    owners = watermarks.owners_of(tenant_id, start_of(since), start_of(until))
+    stores = watermarks.stores_of([tenant_id], start_of(since), start_of(until)).get(tenant_id, ())
     known = installed_cells()
-    there, lived_on = set(known.names()), {o.cell for o in owners}
-    begun = time.monotonic()
+    there, lived_on = set(known.names()), {cell for cell, _ in stores}
+    end = time.monotonic() + _PATIENCE_SECONDS
     pages = []
     for cell in sorted(lived_on & there):
-        if time.monotonic() - begun > _PATIENCE_SECONDS:
+        left = end - time.monotonic()
+        if left <= 0:
             raise CellAway(f"{cell} was not asked: those before it took too long")
         behind = after[0] if after else None
-        pages.append(known.usage_by_job(cell, tenant_id, since, until, after=behind, limit=limit + 1))
+        pages.append(
+            known.usage_by_job(cell, tenant_id, since, until, after=behind, limit=limit + 1, patience=left)
+        )
     counts, more = merge(pages, limit)
     rows = [
         Row(job_id=c.job_id, metric=Metric.JOB_RUNS.value, region_policy=c.region_policy, quantity=c.runs)

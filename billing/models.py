@@ -25,8 +25,11 @@ from billing.usage_models import (
     DriftCheck,
     DriftFinding,
     MeterCorrection,
+    MeterKey,
     MeterWatermark,
+    RouterMark,
     UsageAdjustment,
+    UsageDay,
     UsageHour,
     UsageMonth,
 )
@@ -36,7 +39,7 @@ ALL_HOURS = (1 << 24) - 1
 METRICS = [(m.value, m.value.replace("_", " ")) for m in Metric]
 
 
-class MeterRecord(models.Model):
+class MeterRecord(MeterKey):
     """One sealed minute of one metric, as `cells.contract.MeterRecord`. Append-only.
 
     All fields but `quantity` are its key, and the key is the primary key: a record that comes
@@ -46,14 +49,6 @@ class MeterRecord(models.Model):
     pk = models.CompositePrimaryKey(
         "tenant_id", "minute", "metric", "region_policy", "cell", "store", "epoch", "host"
     )
-    tenant_id = models.UUIDField()
-    minute = models.DateTimeField()
-    metric = models.CharField(max_length=32)
-    region_policy = models.CharField(max_length=20)
-    cell = models.CharField(max_length=63)
-    store = models.SmallIntegerField()
-    epoch = models.BigIntegerField()
-    host = models.CharField(max_length=200)
     quantity = models.BigIntegerField()
     received_at = models.DateTimeField(db_default=Now())
 
@@ -67,18 +62,10 @@ class MeterRecord(models.Model):
         return f"{self.metric} {self.minute:%Y-%m-%dT%H:%MZ}"
 
 
-class MeterConflict(models.Model):
+class MeterConflict(MeterKey):
     """An alarm: other content came under a key that is taken. Needs a person."""
 
     id = models.BigAutoField(primary_key=True)
-    tenant_id = models.UUIDField()
-    minute = models.DateTimeField()
-    metric = models.CharField(max_length=32)
-    region_policy = models.CharField(max_length=20)
-    cell = models.CharField(max_length=63)
-    store = models.SmallIntegerField()
-    epoch = models.BigIntegerField()
-    host = models.CharField(max_length=200)
     recorded = models.BigIntegerField()  # the quantity that stands
     refused = models.BigIntegerField()  # the one that came later
     first_at = models.DateTimeField(db_default=Now())
@@ -116,32 +103,6 @@ class DirtyDay(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tenant_id} {self.day}"
-
-
-class UsageDay(models.Model):
-    """A day's sum per metric and policy. Always recomputed from records, never added to."""
-
-    id = models.BigAutoField(primary_key=True)
-    tenant_id = models.UUIDField()
-    day = models.DateField()  # UTC
-    metric = models.CharField(max_length=32)
-    region_policy = models.CharField(max_length=20)
-    cell = models.CharField(max_length=63)
-    quantity = models.BigIntegerField()
-    records = models.BigIntegerField()  # how many meter records it stands for
-    computed_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        db_table = "billing_usage_day"
-        constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["tenant_id", "day", "metric", "region_policy", "cell"], name="usage_day_once"
-            )
-        ]
-        indexes: ClassVar = [models.Index(fields=["day", "tenant_id"], name="usage_by_day")]
-
-    def __str__(self) -> str:
-        return f"{self.metric} {self.day}: {self.quantity}"
 
 
 class PriceBook(models.Model):
@@ -206,6 +167,7 @@ __all__ = [
     "MeterWatermark",
     "NumberSeries",
     "PriceBook",
+    "RouterMark",
     "SentMail",
     "StripeCursor",
     "StripeCustomer",

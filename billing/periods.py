@@ -6,11 +6,13 @@ cells, the database's clock must say so.
 
 from __future__ import annotations
 
+import itertools
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from typing import Self
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -25,6 +27,7 @@ from billing.rollup import recompute_range
 from billing.running import going_on
 from billing.sql import named_sql
 from billing.usage_models import PeriodState
+from billing.watermarks import Store
 
 _SQL = named_sql("periods")
 #: Everybody who lived anywhere in [since, until).
@@ -99,9 +102,10 @@ def close(*, tenant_id: uuid.UUID, month: date, actor: str, without: str = "") -
     """Closes a tenant's month for good, or says what it waits for. Again: the same period.
 
     It waits for earlier months, for every store that counted for the tenant in it to have sealed its
-    end, and for records that are being added up. `without`: the reason why a person closes it without
-    a cell that will never seal; it is kept as evidence with what was lacking, and what that cell may
-    send one day becomes an adjustment. A month that no seal says to be over waits for its end.
+    end, for every router to have shipped what it counted before, and for records that are being added up.
+    `without`: the reason why a person closes it without those that will never seal; it is kept as evidence
+    with what was lacking, and what they may send one day becomes an adjustment. A month that no seal says
+    to be over waits for its end.
     """
     start, end = window(month)
     of = {"tenant_id": tenant_id, "month": month}
@@ -109,7 +113,8 @@ def close(*, tenant_id: uuid.UUID, month: date, actor: str, without: str = "") -
         cursor.execute(_SQL["lock_tenant"], of)
         if known := closed(tenant_id, month):
             return known
-        if without or not watermarks.owners_of(tenant_id, start, end):
+        stores = watermarks.stores_of([tenant_id], start, end).get(tenant_id, ())
+        if without or not stores:
             cursor.execute(_SQL["is_over"], {"end": end})
             if cursor.fetchone() != (True,):
                 return Waiting(waits_for=(f"{month:%Y-%m} is not over",))
@@ -117,10 +122,9 @@ def close(*, tenant_id: uuid.UUID, month: date, actor: str, without: str = "") -
         recompute_range(tenant_id, month, next_month(month))
         cursor.execute(_SQL["state"], of)
         _, earlier, dirty = cursor.fetchone()
-        owners = watermarks.owners_of(tenant_id, start, end)
-        marks = watermarks.newest({o.cell for o in owners})
-        lacking = watermarks.missing(owners, marks, end)
-        reasons = [] if without else [_words(o, marks.get((o.cell, o.store))) for o in lacking]
+        seen = _Seen.of({cell for cell, _ in stores}, end)
+        lacking = watermarks.missing(stores, seen.marks, end)
+        reasons = [] if without else seen.reasons(stores, end)
         if earlier is not None:
             reasons.append(f"{earlier:%Y-%m} is not closed")
         if dirty:
@@ -132,11 +136,15 @@ def close(*, tenant_id: uuid.UUID, month: date, actor: str, without: str = "") -
             "actor": actor,
             "watermarks": [
                 [m.cell, m.store, m.epoch, m.sealed_until and m.sealed_until.isoformat()]
-                for _, m in sorted(marks.items())
+                for _, m in sorted(seen.marks.items())
             ],
         }
-        if lacking:
-            evidence |= {"without": [[o.cell, o.store] for o in lacking], "reason": without}
+        if lacking or (without and seen.routers):
+            evidence |= {
+                "without": [[cell, store] for cell, store in lacking],
+                "without_routers": [host for host, _ in seen.routers],
+                "reason": without,
+            }
         if without:
             audit(
                 action="period.close", subject=encode(TENANT, tenant_id), tenant_id=tenant_id,
@@ -148,17 +156,32 @@ def close(*, tenant_id: uuid.UUID, month: date, actor: str, without: str = "") -
     return Period(tenant_id=tenant_id, month=month, start=start, end=end, closed_at=closed_at)
 
 
-def _words(owner: watermarks.Owner, mark: watermarks.Watermark | None) -> str:
-    store = owner.cell if owner.store == 0 else f"store {owner.store} of {owner.cell}"
-    if mark is None or mark.sealed_until is None:
-        return f"{store} has sealed nothing yet"
-    return f"{store} has sealed up to {mark.sealed_until:%Y-%m-%dT%H:%MZ}"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seen:
+    """How far whoever counted has sealed, when a month is to be closed."""
+
+    marks: Mapping[Store, watermarks.Watermark]
+    routers: Sequence[tuple[str, datetime]]  # those that have not sealed the month
+
+    @classmethod
+    def of(cls, cells: Collection[str], end: datetime) -> Self:
+        return cls(marks=watermarks.newest(cells), routers=watermarks.silent_incarnations(end))
+
+    def reasons(self, stores: Collection[Store], end: datetime) -> list[str]:
+        """What a month that these stores counted in waits for, in words."""
+        found = watermarks.words(watermarks.missing(stores, self.marks, end), self.marks)
+        if self.routers:
+            host, until = self.routers[0]
+            others = f" and {len(self.routers) - 1} more routers" if len(self.routers) > 1 else ""
+            found.append(f"{host}{others} have counted up to {until:%Y-%m-%dT%H:%MZ} only")
+        return found
 
 
 def close_due(*, actor: str = "service:billing", page: int = 200) -> int:
     """Tries to close every month that some cell has sealed the end of; how many were closed. The month
     that cells are in is begun for everybody who lives in it."""
     with connection.cursor() as cursor:
+        cursor.execute(_SQL["forget_incarnations"])
         cursor.execute(_SQL["sealed_most"])
         (sealed,) = cursor.fetchone()
         if sealed is None:
@@ -168,9 +191,39 @@ def close_due(*, actor: str = "service:billing", page: int = 200) -> int:
         while True:
             cursor.execute(_SQL["due"], {"month": place[0], "after": place[1], "limit": page})
             due = cursor.fetchall()
-            for tenant_id, month in due:
-                place = (month, tenant_id)
-                with going_on("close a month", tenant_id=str(tenant_id), month=f"{month:%Y-%m}"):
-                    done += isinstance(close(tenant_id=tenant_id, month=month, actor=actor), Period)
+            for month, rows in itertools.groupby(due, key=lambda row: row[1]):
+                tenants = [tenant_id for tenant_id, _ in rows]
+                place = (month, tenants[-1])
+                for tenant_id in _ready(tenants, month):
+                    with going_on("close a month", tenant_id=str(tenant_id), month=f"{month:%Y-%m}"):
+                        done += isinstance(close(tenant_id=tenant_id, month=month, actor=actor), Period)
             if len(due) < page:
                 return done
+
+
+def _ready(tenants: Sequence[uuid.UUID], month: date) -> list[uuid.UUID]:
+    """Those whose month may be closed now. Of the others it is kept what they wait for, in a handful of
+    statements for all of them: a cell that is away for days has thousands, who are looked at each minute."""
+    start, end = window(month)
+    stores = watermarks.stores_of(tenants, start, end)
+    seen = _Seen.of({cell for found in stores.values() for cell, _ in found}, end)
+    waiting: dict[uuid.UUID, list[str]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_SQL["first_open"], {"tenants": list(tenants)})
+        first = dict(cursor.fetchall())
+        for tenant_id in tenants:
+            reasons = seen.reasons(stores.get(tenant_id, ()), end)
+            if first.get(tenant_id, month) < month:
+                reasons.append(f"{first[tenant_id]:%Y-%m} is not closed")
+            if reasons:
+                waiting[tenant_id] = reasons
+        if waiting:
+            cursor.execute(
+                _SQL["wait_many"],
+                {
+                    "month": month,
+                    "tenants": list(waiting),
+                    "waits": [json.dumps(reasons) for reasons in waiting.values()],
+                },
+            )
+    return [tenant_id for tenant_id in tenants if tenant_id not in waiting]

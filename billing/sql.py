@@ -10,5 +10,14 @@ _BLOCK = re.compile(r"^-- name: (\w+)[ \t]*\n(.*?)(?=^-- name: |\Z)", re.MULTILI
 
 def named_sql(name: str) -> dict[str, str]:
     """The blocks of `sql/<name>.sql`."""
-    text = (Path(__file__).parent / "sql" / f"{name}.sql").read_text()
-    return {block: body.strip().rstrip(";") for block, body in _BLOCK.findall(text)}
+    return _blocks(Path(__file__).parent / "sql" / f"{name}.sql")
+
+
+def migration_sql(migration: str) -> dict[str, str]:
+    """The blocks of the file beside a migration. It is the migration's own, and never changes once that has
+    run anywhere: databases that ran it and those that will would differ."""
+    return _blocks(Path(migration).with_suffix(".sql"))
+
+
+def _blocks(file: Path) -> dict[str, str]:
+    return {block: body.strip().rstrip(";") for block, body in _BLOCK.findall(file.read_text())}

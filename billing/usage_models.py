@@ -9,17 +9,49 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 
-class UsageHour(models.Model):
-    """An hour's sum per metric, policy and cell. Recomputed from records, never added to."""
+class UsageRow(models.Model):
+    """How much of a metric a tenant used under a policy on a cell."""
 
-    pk = models.CompositePrimaryKey("tenant_id", "hour", "metric", "region_policy", "cell")
     tenant_id = models.UUIDField()
-    hour = models.DateTimeField()  # its start; UTC
     metric = models.CharField(max_length=32)
     region_policy = models.CharField(max_length=20)
     cell = models.CharField(max_length=63)
     quantity = models.BigIntegerField()
+
+    class Meta:
+        abstract = True
+
+
+class UsageSum(UsageRow):
+    """Usage added up from what lies below; never added to."""
+
     records = models.BigIntegerField()  # how many meter records it stands for
+
+    class Meta:
+        abstract = True
+
+
+class MeterKey(models.Model):
+    """What a meter record is known by."""
+
+    tenant_id = models.UUIDField()
+    minute = models.DateTimeField()
+    metric = models.CharField(max_length=32)
+    region_policy = models.CharField(max_length=20)
+    cell = models.CharField(max_length=63)
+    store = models.SmallIntegerField()
+    epoch = models.BigIntegerField()
+    host = models.CharField(max_length=200)
+
+    class Meta:
+        abstract = True
+
+
+class UsageHour(UsageSum):
+    """An hour's sum per metric, policy and cell, recomputed from records."""
+
+    pk = models.CompositePrimaryKey("tenant_id", "hour", "metric", "region_policy", "cell")
+    hour = models.DateTimeField()  # its start; UTC
 
     class Meta:
         db_table = "billing_usage_hour"
@@ -28,17 +60,32 @@ class UsageHour(models.Model):
         return f"{self.metric} {self.hour:%Y-%m-%dT%HZ}: {self.quantity}"
 
 
-class UsageMonth(models.Model):
-    """A month's sum per metric, policy and cell. Recomputed from days, never added to."""
+class UsageDay(UsageSum):
+    """A day's sum per metric, policy and cell, recomputed from hours."""
+
+    id = models.BigAutoField(primary_key=True)
+    day = models.DateField()  # UTC
+    computed_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "billing_usage_day"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["tenant_id", "day", "metric", "region_policy", "cell"], name="usage_day_once"
+            )
+        ]
+        indexes: ClassVar = [models.Index(fields=["day", "tenant_id"], name="usage_by_day")]
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.day}: {self.quantity}"
+
+
+class UsageMonth(UsageSum):
+    """A month's sum per metric, policy and cell, recomputed from days."""
 
     pk = models.CompositePrimaryKey("tenant_id", "month", "metric", "region_policy", "cell")
-    tenant_id = models.UUIDField()
     month = models.DateField()  # its first day; UTC
-    metric = models.CharField(max_length=32)
-    region_policy = models.CharField(max_length=20)
-    cell = models.CharField(max_length=63)
     quantity = models.DecimalField(max_digits=30, decimal_places=0)  # byte minutes outgrow 63 bits
-    records = models.BigIntegerField()
 
     class Meta:
         db_table = "billing_usage_month"
@@ -91,17 +138,13 @@ class BillingPeriod(models.Model):
         return f"{self.tenant_id} {self.month:%Y-%m} {self.state}"
 
 
-class UsageAdjustment(models.Model):
-    """What the ledger learned of a day after its month was closed, to be billed in `into_month`."""
+class UsageAdjustment(UsageRow):
+    """What the ledger learned of a day after its month was closed, to be billed in `into_month`. Its quantity
+    is negative where a correction took something back."""
 
     pk = models.CompositePrimaryKey("tenant_id", "into_month", "day", "metric", "region_policy", "cell")
-    tenant_id = models.UUIDField()
     into_month = models.DateField()  # the month that bills it
     day = models.DateField()  # the day it happened
-    metric = models.CharField(max_length=32)
-    region_policy = models.CharField(max_length=20)
-    cell = models.CharField(max_length=63)
-    quantity = models.BigIntegerField()  # negative where a correction took something back
     computed_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -135,18 +178,25 @@ class MeterWatermark(models.Model):
         return f"{self.cell}/{self.store} under {self.epoch}: {self.sealed_until}"
 
 
-class MeterCorrection(models.Model):
+class RouterMark(models.Model):
+    """How far an incarnation of a router has shipped what it counted. Gone once it has ended, and all is
+    here."""
+
+    host = models.CharField(primary_key=True, max_length=200)
+    sealed_until = models.DateTimeField()  # never falls
+    heard_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "billing_router_mark"
+
+    def __str__(self) -> str:
+        return f"{self.host}: {self.sealed_until}"
+
+
+class MeterCorrection(MeterKey):
     """A person's correction of one record: a row that refers to it. Append-only, like the ledger."""
 
     id = models.UUIDField(primary_key=True)
-    tenant_id = models.UUIDField()
-    minute = models.DateTimeField()
-    metric = models.CharField(max_length=32)
-    region_policy = models.CharField(max_length=20)
-    cell = models.CharField(max_length=63)
-    store = models.SmallIntegerField()
-    epoch = models.BigIntegerField()
-    host = models.CharField(max_length=200)
     quantity = models.BigIntegerField()  # added to the record's own; may be negative
     reason = models.TextField()
     actor = models.CharField(max_length=200)

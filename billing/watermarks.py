@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from billing.sql import named_sql
+from cells.contract import HostSealed
 
 _SQL = named_sql("periods")
 #: How far ahead of our clock a cell's may be.
@@ -20,17 +21,10 @@ _AHEAD = timedelta(minutes=5)
 _BIGGEST = 2**63 - 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Owner:
-    """A store that counted for a tenant. `epoch`: its newest owner's, at least; 0 where not known."""
-
-    cell: str
-    store: int
-    epoch: int
-
-
-#: Who owned a tenant in [since, until), by the epoch history.
-OwnersOf = Callable[[uuid.UUID, datetime, datetime], Sequence[Owner]]
+#: A store that counted: (cell, number).
+Store = tuple[str, int]
+#: The stores that may have counted for each of some tenants in [since, until), by their stays.
+StoresOf = Callable[[Collection[uuid.UUID], datetime, datetime], Mapping[uuid.UUID, Collection[Store]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +76,8 @@ def _minute(n: int, text: str) -> datetime:
 
 
 def know_owners(owners: Collection[tuple[str, int, int]]) -> None:
-    """Remembers whoever counted: (cell, store, epoch)."""
+    """Remembers whoever counts or may from now on: (cell, store, epoch). Its first record says so, and a
+    takeover does before it: from then on the word of an older owner closes nothing."""
     with connection.cursor() as cursor:
         cursor.execute(
             _SQL["known_owners"],
@@ -94,7 +89,7 @@ def know_owners(owners: Collection[tuple[str, int, int]]) -> None:
         )
 
 
-def newest(cells: Collection[str]) -> dict[tuple[str, int], Watermark]:
+def newest(cells: Collection[str]) -> dict[Store, Watermark]:
     """By cell and store, the watermark of the newest owner that was heard of."""
     with connection.cursor() as cursor:
         cursor.execute(_SQL["watermarks"], {"cells": list(cells)})
@@ -104,25 +99,63 @@ def newest(cells: Collection[str]) -> dict[tuple[str, int], Watermark]:
         }
 
 
-def owners_of(tenant_id: uuid.UUID, since: datetime, until: datetime) -> Sequence[Owner]:
-    """Who owned a tenant in [since, until), as the installation knows it."""
-    asked: OwnersOf = import_string(settings.BILLING_OWNERS)
-    return asked(tenant_id, since, until)
+def stores_of(
+    tenants: Collection[uuid.UUID], since: datetime, until: datetime
+) -> Mapping[uuid.UUID, Collection[Store]]:
+    """Where tenants may have been counted in [since, until), as the installation knows it."""
+    asked: StoresOf = import_string(settings.BILLING_STORES)
+    return asked(tenants, since, until)
 
 
-def missing(
-    owners: Sequence[Owner], known: Mapping[tuple[str, int], Watermark], end: datetime
-) -> list[Owner]:
+def missing(stores: Collection[Store], known: Mapping[Store, Watermark], end: datetime) -> list[Store]:
     """The stores whose newest owner has not sealed up to `end`. An owner vouches for all before it:
     it has their database. Every store of a cell that ever spoke counts, named or not."""
-    needed = {(o.cell, o.store): o.epoch for o in owners}
-    cells = {o.cell for o in owners}
-    for cell, store in known:
-        if cell in cells:
-            needed.setdefault((cell, store), 0)
-    lacking = []
-    for (cell, store), epoch in sorted(needed.items()):
-        mark = known.get((cell, store))
-        if mark is None or mark.epoch < epoch or mark.sealed_until is None or mark.sealed_until < end:
-            lacking.append(Owner(cell=cell, store=store, epoch=max(epoch, mark.epoch if mark else 0)))
-    return lacking
+    cells = {cell for cell, _ in stores}
+    needed = {*stores, *(store for store in known if store[0] in cells)}
+    return sorted(store for store in needed if not _sealed(known.get(store), end))
+
+
+def _sealed(mark: Watermark | None, end: datetime) -> bool:
+    return mark is not None and mark.sealed_until is not None and mark.sealed_until >= end
+
+
+# --- routers: they own nothing, and count requests for whomever they serve -----------------------
+def hear_incarnations(said: Sequence[HostSealed]) -> None:
+    """Keeps what incarnations of routers say of what they counted: that nothing of a minute before
+    `sealed_until` comes any more; nothing at all where one has `ended`. Raises `MalformedWatermark`."""
+    if not said:
+        return
+    parsed = {each.host: (_minute(n, each.sealed_until), each.ended) for n, each in enumerate(said)}
+    if any(not 0 < len(host) <= 200 or "\0" in host for host in parsed):
+        raise MalformedWatermark("/incarnations: host too long or missing")
+    hosts = list(parsed)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _SQL["incarnations"],
+            {
+                "hosts": hosts,
+                "sealed_until": [parsed[host][0] for host in hosts],
+                "ended": [parsed[host][1] for host in hosts],
+            },
+        )
+
+
+def silent_incarnations(end: datetime) -> list[tuple[str, datetime]]:
+    """The routers that may still count for minutes before `end`, and how far each has sealed. One that
+    was not heard of for three days is not waited for: what it sends one day is an adjustment."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SQL["silent_incarnations"], {"end": end})
+        return cursor.fetchall()
+
+
+def words(lacking: Iterable[Store], known: Mapping[Store, Watermark]) -> list[str]:
+    """What the given stores have said, for people."""
+    return [_words(store, known.get(store)) for store in lacking]
+
+
+def _words(store: Store, mark: Watermark | None) -> str:
+    cell, number = store
+    name = cell if number == 0 else f"store {number} of {cell}"
+    if mark is None or mark.sealed_until is None:
+        return f"{name} has sealed nothing yet"
+    return f"{name} has sealed up to {mark.sealed_until:%Y-%m-%dT%H:%MZ}"

@@ -111,6 +111,15 @@ class SealedUntil(msgspec.Struct, frozen=True, kw_only=True):
     sealed_until: str  # RFC 3339 UTC, whole minute
 
 
+class HostSealed(msgspec.Struct, frozen=True, kw_only=True):
+    """A router incarnation's word of what it counted itself: all records of minutes before `sealed_until`
+    were acknowledged or refused. It never falls."""
+
+    host: str
+    sealed_until: str  # RFC 3339 UTC, whole minute
+    ended: bool = False  # it counts no more, and nothing of it is left
+
+
 # --- moves of tenants between cells ------------------------------------------------------
 class MoveSide(enum.StrEnum):
     """Which of the two cells of a move is spoken to."""

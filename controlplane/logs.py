@@ -49,5 +49,7 @@ def logging_settings(level: str) -> dict[str, Any]:
             "django.request": {"level": "ERROR"},
             "httpx": {"level": "WARNING"},
             "httpcore": {"level": "WARNING"},
+            # A line for each request: thousands an hour of meter events.
+            "stripe": {"level": "WARNING"},
         },
     }

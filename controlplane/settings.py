@@ -237,7 +237,7 @@ OWNERS_MAY_MOVE = CONFIGURATION.owners_may_move
 
 # --- billing: what it needs to know about the world, handed in ------------------------------
 BILLING_TENURES = "controlplane.topology.tenures.tenures_of"
-BILLING_OWNERS = "controlplane.topology.tenures.owners_of"
+BILLING_STORES = "controlplane.topology.tenures.stores_of"
 BILLING_CELLS = "controlplane.topology.witness.CellWitness"
 BILLING_RESIDENTS = "controlplane.topology.tenures.residents_of"
 BILLING_CELL_REGIONS = "controlplane.topology.tenures.regions_of_cells"

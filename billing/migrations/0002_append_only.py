@@ -2,9 +2,9 @@
 
 from django.db import migrations
 
-from billing.sql import named_sql
+from billing.sql import migration_sql
 
-_SQL = named_sql("schema")
+_SQL = migration_sql(__file__)
 
 
 class Migration(migrations.Migration):

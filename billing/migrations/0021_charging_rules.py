@@ -4,9 +4,9 @@ from datetime import date
 
 from django.db import migrations
 
-from billing.sql import named_sql
+from billing.sql import migration_sql
 
-_SQL = named_sql("charging_schema")
+_SQL = migration_sql(__file__)
 _MILLION = 1_000_000
 _GIB = 1024**3
 

@@ -3,9 +3,9 @@
 import django.db.models.functions.datetime
 from django.db import migrations, models
 
-from billing.sql import named_sql
+from billing.sql import migration_sql
 
-_SQL = named_sql("charging_schema")
+_SQL = migration_sql(__file__)
 
 
 class Migration(migrations.Migration):

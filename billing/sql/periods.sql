@@ -41,14 +41,25 @@ WHERE p.tenant_id = %(tenant_id)s AND p.month = %(month)s
 RETURNING closed_at;
 
 -- name: due
--- Periods that may be over, as far as any cell has said; a page of them behind a place. A quarter of an hour
--- later than that: routers seal nothing, and what they counted last is on its way.
+-- Periods that may be over, as far as any cell has said; a page of them behind a place.
 SELECT p.tenant_id, p.month FROM billing_period p
-WHERE p.state <> 'CLOSED' AND (p.month + interval '1 month 15 minutes') AT TIME ZONE 'UTC'
+WHERE p.state <> 'CLOSED' AND (p.month + interval '1 month') AT TIME ZONE 'UTC'
       <= (SELECT max(sealed_until) FROM billing_meter_watermark)
   AND (p.month, p.tenant_id) > (%(month)s::date, %(after)s::uuid)
 ORDER BY p.month, p.tenant_id
 LIMIT %(limit)s;
+
+-- name: first_open
+-- The first month of each of some tenants that is not closed.
+SELECT tenant_id, min(month) FROM billing_period
+WHERE tenant_id = ANY(%(tenants)s::uuid[]) AND state <> 'CLOSED' GROUP BY tenant_id;
+
+-- name: wait_many
+-- Says what the periods of a month wait for, where that is news.
+UPDATE billing_period p SET state = 'CLOSING', waits_for = w.waits_for
+FROM unnest(%(tenants)s::uuid[], %(waits)s::jsonb[]) AS w (tenant_id, waits_for)
+WHERE p.month = %(month)s AND p.tenant_id = w.tenant_id AND p.state <> 'CLOSED'
+  AND (p.state, p.waits_for) IS DISTINCT FROM ('CLOSING', w.waits_for);
 
 -- name: watermark
 -- How far a store has sealed under an epoch; it never falls.
@@ -77,3 +88,24 @@ ORDER BY cell, store, epoch DESC;
 -- name: sealed_most
 -- How far the cell has sealed that has sealed most.
 SELECT max(sealed_until) FROM billing_meter_watermark;
+
+-- name: incarnations
+-- What incarnations of routers say of what they counted; those that have ended are forgotten.
+WITH said AS (
+    SELECT * FROM unnest(%(hosts)s::text[], %(sealed_until)s::timestamptz[], %(ended)s::boolean[])
+                  AS s (host, sealed_until, ended)
+),
+over AS (DELETE FROM billing_router_mark m USING said s WHERE m.host = s.host AND s.ended)
+INSERT INTO billing_router_mark AS m (host, sealed_until)
+SELECT host, sealed_until FROM said WHERE NOT ended ORDER BY host
+ON CONFLICT (host) DO UPDATE SET sealed_until = greatest(m.sealed_until, excluded.sealed_until), heard_at = now();
+
+-- name: silent_incarnations
+-- Incarnations of routers that may still count for minutes before an instant, if they were heard of lately.
+SELECT host, sealed_until FROM billing_router_mark
+WHERE sealed_until < %(end)s AND heard_at > now() - interval '3 days'
+ORDER BY host;
+
+-- name: forget_incarnations
+-- Those that nothing is taken from any more.
+DELETE FROM billing_router_mark WHERE heard_at < now() - interval '36 days';

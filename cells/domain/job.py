@@ -87,9 +87,11 @@ class Delivery(enum.StrEnum):
     AT_MOST_ONCE = "AT_MOST_ONCE"  # it ends UNKNOWN; only what was never sent is tried again
 
 
+#: The policy of what is kept in one region and never copied to another.
+SINGLE_REGION = "SINGLE_REGION"
 #: Region policies under which a run has one place to be claimed in: elsewhere a lost region's runs
 #: may run again.
-ONE_REGION = frozenset({"SINGLE_REGION", "STRICT"})
+ONE_REGION = frozenset({SINGLE_REGION, "STRICT"})
 
 
 class OverlapPolicy(enum.StrEnum):

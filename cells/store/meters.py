@@ -19,6 +19,7 @@ import msgspec
 
 from cells.contract import MeterRecord, Metric, SealedUntil
 from cells.domain.ids import TENANT, decode, encode
+from cells.domain.replication import replicated_writes
 from cells.rounds import Rounds
 from cells.store.arrays import from_datetime, instants, int2s, int8s, texts, uuids
 from cells.store.base import StoreBase
@@ -73,11 +74,15 @@ class Meters(StoreBase):
             if (await fetch_row(connection, "seal_blocked", {"closed_at": self._closed[1]}))[0]:
                 return 0
             until = min(sealed_until, metered_until + _AT_MOST * _MINUTE)
-            until = await self._meter(connection, metered_until, until)
+            await run(connection, "seal_standbys_seen")
+            (standbys,) = await fetch_row(connection, "seal_standbys")
+            until = await self._meter(connection, metered_until, until, standbys)
             await run(connection, "seal_done", {"until": until})
             return int((until - metered_until) / _MINUTE)
 
-    async def _meter(self, connection: Connection, since: datetime, until: datetime) -> datetime:
+    async def _meter(
+        self, connection: Connection, since: datetime, until: datetime, standbys: int
+    ) -> datetime:
         """Count from one minute to another, as far as there is time; how far."""
         end = time.monotonic() + _COUNTING_SECONDS
         quantities: Counter[Key] = Counter()
@@ -99,7 +104,7 @@ class Meters(StoreBase):
                 quantities = Counter({key: n for key, n in quantities.items() if key[3] < until})
                 break
         if quantities:
-            await run(connection, "seal_insert", _columns(quantities))
+            await run(connection, "seal_insert", _columns(quantities + _replicated(quantities, standbys)))
         return until
 
     async def unshipped_meters(self, *, cell: str, limit: int) -> Sequence[MeterRecord]:
@@ -145,6 +150,16 @@ class Meters(StoreBase):
                     "refused": refused,
                 },
             )
+
+
+def _replicated(quantities: Counter[Key], standbys: int) -> Counter[Key]:
+    """The row writes in other regions of what was counted."""
+    found: Counter[Key] = Counter()
+    for (tenant, epoch, host, minute, metric, policy), quantity in quantities.items():
+        writes = replicated_writes(Metric(metric), policy, quantity, standbys=standbys)
+        if writes:
+            found[tenant, epoch, host, minute, Metric.REPLICATED_WRITES.value, policy] += writes
+    return found
 
 
 def _columns(quantities: Counter[Key]) -> dict[str, object]:

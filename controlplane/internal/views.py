@@ -18,13 +18,14 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from billing.ingest import MOST_RECORDS, MalformedRecord, Result, ingest
-from billing.watermarks import MalformedWatermark, raise_watermarks
+from billing.watermarks import MalformedWatermark, hear_incarnations, raise_watermarks
 from cells.contract import (
     PROBLEM_TITLES,
     SIGNATURE_HEADER,
     BadSignature,
     Caller,
     ErrorCode,
+    HostSealed,
     MeterRecord,
     Metric,
     Scope,
@@ -168,6 +169,7 @@ def operator_acts(request: HttpRequest) -> HttpResponse:
 class _Meters(msgspec.Struct, forbid_unknown_fields=True):
     records: list[MeterRecord]
     watermarks: list[SealedUntil] = []
+    incarnations: list[HostSealed] = []
 
 
 def calling_cell(request: HttpRequest) -> tuple[str, Caller]:
@@ -186,7 +188,8 @@ def calling_cell(request: HttpRequest) -> tuple[str, Caller]:
 
 @method("POST")
 def meters(request: HttpRequest) -> HttpResponse:
-    """POST /internal/meters {"records": […], "watermarks": […]} → {"results": […]} in order.
+    """POST /internal/meters {"records": […], "watermarks": […]} → {"results": […]} in order; routers say
+    `incarnations` in the place of `watermarks`.
     409: some record contradicts the ledger; `results` is there, too."""
     try:
         sender, caller = calling_cell(request)
@@ -208,10 +211,13 @@ def meters(request: HttpRequest) -> HttpResponse:
         if (record.metric is Metric.API_REQUESTS) != (sender == ROUTER_KID):
             return problem_answer(403, ErrorCode.FORBIDDEN, f"{sender} does not count {record.metric}")
     if marks and sender == ROUTER_KID:
-        return problem_answer(403, ErrorCode.FORBIDDEN, "routers seal nothing")
+        return problem_answer(403, ErrorCode.FORBIDDEN, "routers own no store")
+    if sent.incarnations and sender != ROUTER_KID:
+        return problem_answer(403, ErrorCode.FORBIDDEN, f"{sender} is no router")
     try:
         results = ingest(records, anywhere=sender == ROUTER_KID)
         raise_watermarks(sender, [(m.store, m.epoch, m.sealed_until) for m in marks])
+        hear_incarnations(sent.incarnations)
     except (MalformedRecord, MalformedWatermark) as e:
         return problem_answer(422, ErrorCode.INVALID, str(e))
     if Result.CONFLICT in results:

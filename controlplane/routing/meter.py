@@ -4,6 +4,9 @@ Counts go to a spool file of this incarnation each second; a minute is sealed on
 over, shipped, and shipped again until it is acknowledged. Spools of earlier incarnations
 are picked up at start: nothing adds to them any more, so all their minutes are sealed.
 A crash loses at most the last second.
+
+With the records goes up to which minute all of an incarnation's are answered for, and in the end that
+it is over: months are closed behind that. So a spool stays, empty if need be, until Django knows its end.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from cells.contract import MeterRecord, Metric
+from cells.contract import HostSealed, MeterRecord, Metric
 from controlplane.routing.control import CALL_FAULTS, ControlPlane
 from controlplane.routing.disk import write_atomically
 
@@ -31,7 +34,10 @@ _NOT_PLACED = "not_placed"
 _MALFORMED = 422
 #: Answered record by record; 409 where one of them contradicts the ledger.
 _ANSWERED = frozenset({200, 409})
+_TAKEN = 200
 _PATIENCE_MINUTES = 24 * 60
+#: Seconds that a router which stops tells what it counted last.
+_LAST_CALL_S = 3.0
 
 #: (tenant, ownership epoch, minute since the epoch): what a count belongs to.
 Slot = tuple[str, int, int]
@@ -63,10 +69,12 @@ class Meter:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._host = host
         self._now_ms = now_ms
-        self._minute = 0
+        self._minute = now_ms() // _MINUTE_MS
+        self._over = False  # nothing is counted any more: the minute under way is sealed, too
+        self._told: dict[str, HostSealed] = {}  # what Django has heard of each incarnation
         self._counts: dict[Slot, int] = {}
         self._left: dict[str, dict[Slot, int]] = {}  # by earlier incarnation
-        self._changed: set[str] = set()
+        self._changed: set[str] = {host}  # there is a spool before anybody hears of its host
         self._ask_again: dict[tuple[str, Slot], int] = {}  # not placed yet: the minute of the next try
         for path in sorted(self._folder.glob("*.json")):
             self._take_over(path)
@@ -88,7 +96,8 @@ class Meter:
         self._write(self._drafts())
 
     async def run(self, stop: asyncio.Event, control: ControlPlane, *, every_s: float = 1.0) -> None:
-        """Flush each second and ship what is sealed, until `stop` is set; then flush once more."""
+        """Flush each second and ship what is sealed, until `stop` is set. Requests have ended then: the
+        last minute is shipped as well, or else by the next incarnation."""
         while not stop.is_set():
             try:
                 async with asyncio.timeout(every_s):
@@ -96,7 +105,13 @@ class Meter:
             except TimeoutError:
                 await self._flush_aside()
                 await self.ship(control)
+        self._over = True
         await self._flush_aside()
+        try:
+            async with asyncio.timeout(_LAST_CALL_S):
+                await self.ship(control)
+        except TimeoutError:
+            log.info("what was counted last is shipped by the next incarnation")
 
     async def ship(self, control: ControlPlane) -> int:
         """Send sealed minutes; how many were acknowledged. What Django does not place yet is asked for
@@ -108,8 +123,41 @@ class Meter:
             if settled is None:
                 break
             done += settled
+        else:
+            await self._tell(control)
         await self._flush_aside()
         return done
+
+    async def _tell(self, control: ControlPlane) -> None:
+        """Say how far incarnations are answered for, where that is news."""
+        news = [word for word in self._words() if self._told.get(word.host) != word]
+        if not news:
+            return
+        body = msgspec.json.encode({"records": [], "incarnations": news})
+        try:
+            status, _ = await control.post("/internal/meters", body)
+        except CALL_FAULTS as fault:
+            log.debug("not told how far requests are counted: %r", fault)
+            return
+        if status != _TAKEN:
+            log.warning("not told how far requests are counted: status %s", status)
+            return
+        for word in news:
+            self._told[word.host] = word
+            if word.ended:
+                self._left.pop(word.host, None)
+                self._changed.add(word.host)
+
+    def _words(self) -> list[HostSealed]:
+        counts = {**self._left, self._host: self._counts}
+        return [
+            HostSealed(
+                host=host,
+                sealed_until=_minute_text(min((slot[2] for slot in slots), default=self._minute)),
+                ended=not slots and (self._over or host != self._host),
+            )
+            for host, slots in counts.items()
+        ]
 
     async def _ship(self, control: ControlPlane, batch: list[Sealed]) -> int | None:
         """Send one call; how many records it settled. None: Django is away, the rest can wait."""
@@ -156,7 +204,8 @@ class Meter:
     def _sealed(self) -> list[Sealed]:
         self._minute = max(self._minute, self._now_ms() // _MINUTE_MS)
         left = [(host, slot, n) for host, counts in self._left.items() for slot, n in counts.items()]
-        own = [(self._host, slot, n) for slot, n in self._counts.items() if slot[2] < self._minute]
+        open_minute = self._minute + 1 if self._over else self._minute
+        own = [(self._host, slot, n) for slot, n in self._counts.items() if slot[2] < open_minute]
         again = self._ask_again
         return [count for count in left + own if again.get(count[:2], 0) <= self._minute]
 
@@ -184,13 +233,15 @@ class Meter:
         self._left[spool.host] = {(tenant, epoch, minute): n for tenant, epoch, minute, n in spool.counts}
 
     def _drafts(self) -> list[tuple[str, bytes | None]]:
-        """What has to be written, by host. None: nothing is left to remember."""
+        """What has to be written, by host. None: Django knows that it is over."""
         drafts: list[tuple[str, bytes | None]] = []
         changed, self._changed = self._changed, set()
         for host in changed:
             counts = self._counts if host == self._host else self._left.get(host, {})
             rows = [(tenant, epoch, minute, n) for (tenant, epoch, minute), n in counts.items()]
-            drafts.append((host, msgspec.json.encode(Spool(host=host, counts=rows)) if rows else None))
+            told = self._told.get(host)
+            over = not rows and told is not None and told.ended
+            drafts.append((host, None if over else msgspec.json.encode(Spool(host=host, counts=rows))))
         return drafts
 
     def _write(self, drafts: list[tuple[str, bytes | None]]) -> None:
@@ -220,8 +271,12 @@ def _record(host: str, slot: Slot, n: int) -> MeterRecord:
         store=0,
         epoch=epoch,
         host=host,
-        minute=f"{datetime.fromtimestamp(minute * 60, UTC):%Y-%m-%dT%H:%M:%SZ}",
+        minute=_minute_text(minute),
         metric=Metric.API_REQUESTS,
         region_policy="",
         quantity=n,
     )
+
+
+def _minute_text(minute: int) -> str:
+    return f"{datetime.fromtimestamp(minute * 60, UTC):%Y-%m-%dT%H:%M:00Z}"

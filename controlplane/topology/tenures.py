@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 
-from billing.watermarks import Owner
+from billing.watermarks import Store
 from controlplane.topology.models import Cell, Tenure
 
 
@@ -22,11 +23,15 @@ def tenures_of(
     ]
 
 
-def owners_of(tenant_id: uuid.UUID, since: datetime, until: datetime) -> list[Owner]:
-    """The stores that may have counted for a tenant in [since, until)."""
-    stays = Tenure.objects.filter(tenant_id=tenant_id, since__lt=until).exclude(until__lte=since)
-    cells = stays.order_by("cell_id").values_list("cell_id", flat=True).distinct()
-    return [Owner(cell=cell, store=0, epoch=0) for cell in cells]
+def stores_of(
+    tenant_ids: Collection[uuid.UUID], since: datetime, until: datetime
+) -> dict[uuid.UUID, set[Store]]:
+    """The stores that may have counted for each tenant in [since, until)."""
+    found: dict[uuid.UUID, set[Store]] = defaultdict(set)
+    stays = Tenure.objects.filter(tenant_id__in=tenant_ids, since__lt=until).exclude(until__lte=since)
+    for tenant, cell in stays.values_list("tenant_id", "cell_id").distinct():
+        found[tenant].add((cell, 0))
+    return found
 
 
 def residents_of(since: datetime, until: datetime) -> list[uuid.UUID]:

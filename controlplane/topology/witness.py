@@ -37,12 +37,21 @@ class CellWitness:
             raise CellAway(f"{cell} answered something else: {e!r}") from e
 
     def usage_by_job(
-        self, cell: str, tenant_id: uuid.UUID, since: date, until: date, *, after: str | None, limit: int
+        self,
+        cell: str,
+        tenant_id: uuid.UUID,
+        since: date,
+        until: date,
+        *,
+        after: str | None,
+        limit: int,
+        patience: float,
     ) -> JobPage:
         asked = {"since": since.isoformat(), "until": until.isoformat(), "limit": str(limit)}
         if after is not None:
             asked["after"] = after
-        told = _ask(cell, f"/internal/tenants/{encode(TENANT, tenant_id)}/job-usage?{urlencode(asked)}")
+        path = f"/internal/tenants/{encode(TENANT, tenant_id)}/job-usage?{urlencode(asked)}"
+        told = _ask(cell, path, patience=min(patience, _PATIENCE_SECONDS))
         try:
             jobs = [
                 JobCount(
@@ -57,12 +66,12 @@ class CellWitness:
             raise CellAway(f"{cell} answered something else: {e!r}") from e
 
 
-def _ask(name: str, path: str) -> Any:
+def _ask(name: str, path: str, *, patience: float = _PATIENCE_SECONDS) -> Any:
     cell = Cell.objects.filter(pk=name).first()
     if cell is None:
         raise CellAway(f"{name} is not registered")
     try:
-        return call_cell(cell, "GET", path, timeout=_PATIENCE_SECONDS)
+        return call_cell(cell, "GET", path, timeout=patience)
     except CellUnreachable as e:
         raise CellAway(str(e)) from e
 

@@ -12,7 +12,7 @@ import pytest
 from django.db import IntegrityError, InternalError, connection, connections, transaction
 
 from billing.ingest import MalformedRecord, Result, ingest
-from billing.models import DirtyDay, MeterConflict, MeterRecord
+from billing.models import DirtyDay, MeterConflict, MeterRecord, RouterMark
 from cells.contract import MeterRecord as Sent
 from cells.contract import Metric
 from controlplane.tenants.models import Tenant
@@ -227,6 +227,20 @@ def test_a_router_ships_requests(tenant: Tenant) -> None:
     assert router.post("/internal/meters", _body(counted)).json == {"results": ["accepted"]}
     for forged in (_record(tenant), _record(tenant, cell="router")):
         assert router.post("/internal/meters", _body(forged)).status == 403
+
+
+@pytest.mark.django_db
+def test_routers_say_how_far_they_have_shipped(tenant: Tenant) -> None:
+    router = SignedClient(scopes=("internal",), actor="service:router", sign_body=True)
+    said = {"host": "router-a", "sealed_until": _text(NOW), "ended": False}
+    assert router.post("/internal/meters", {"records": [], "incarnations": [said]}).json == {"results": []}
+    assert RouterMark.objects.get().sealed_until == NOW
+    for bad in ({"host": "a\0"}, {"sealed_until": "yesterday"}):
+        assert router.post("/internal/meters", {"records": [], "incarnations": [said | bad]}).status == 422
+    refused = _cell_client(tenant).post("/internal/meters", {"records": [], "incarnations": [said]})
+    assert refused.status == 403
+    router.post("/internal/meters", {"records": [], "incarnations": [said | {"ended": True}]})
+    assert not RouterMark.objects.exists()
 
 
 @pytest.mark.django_db

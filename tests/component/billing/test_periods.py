@@ -12,13 +12,21 @@ from django.db import DatabaseError, transaction
 
 from billing import periods
 from billing.ingest import ingest
-from billing.models import BillingPeriod, MeterWatermark, UsageAdjustment, UsageDay, UsageHour, UsageMonth
+from billing.models import (
+    BillingPeriod,
+    MeterWatermark,
+    RouterMark,
+    UsageAdjustment,
+    UsageDay,
+    UsageHour,
+    UsageMonth,
+)
 from billing.months import month_of, next_month, start_of
 from billing.periods import Adjustment, Period, Waiting, adjustments, close, close_due, closed
 from billing.rollup import recompute_dirty
 from billing.usage import Usage, usage_of
-from billing.watermarks import MalformedWatermark, raise_watermarks
-from cells.contract import MeterRecord, Metric
+from billing.watermarks import MalformedWatermark, hear_incarnations, know_owners, raise_watermarks
+from cells.contract import HostSealed, MeterRecord, Metric
 from controlplane.events.models import AuditEvent
 from controlplane.tenants.models import Tenant
 from controlplane.topology.models import Tenure
@@ -234,15 +242,90 @@ def test_every_due_month_closes_of_everybody(tenant: Tenant) -> None:
     assert close_due() == 0
     both = {tenant.placement.cell_id, idle.placement.cell_id}
     for each in both:
-        _seal(each, after=timedelta(minutes=14))
-    assert close_due() == 0  # what routers counted last may be on its way
+        _seal(each, until=LATER - timedelta(days=1))
+    assert close_due() == 0
     for each in both:
-        _seal(each, after=timedelta(minutes=15))
+        _seal(each)
     assert close_due() == 2
     assert close_due() == 0
     assert closed(idle.id, MONTH) is not None
     # The month that comes is begun for both.
     assert BillingPeriod.objects.filter(month=LATER, state="OPEN").count() == 2
+
+
+def test_a_takeover_is_waited_for_from_its_beginning(tenant: Tenant) -> None:
+    _seal(tenant.placement.cell_id, epoch=1)
+    know_owners([(tenant.placement.cell_id, 0, 9)])
+    assert _close(tenant) == Waiting(waits_for=(f"{tenant.placement.cell_id} has sealed nothing yet",))
+    _seal(tenant.placement.cell_id, epoch=9)
+    assert isinstance(_close(tenant), Period)
+
+
+def test_many_that_wait_for_one_cell_are_a_handful_of_statements(
+    tenant: Tenant, django_assert_max_num_queries: Any
+) -> None:
+    away = CellFactory()
+    others = [TenantFactory() for _ in range(8)]
+    Tenure.objects.filter(tenant__in=others).update(cell=away, since=NOW - timedelta(days=34))
+    _seal(tenant.placement.cell_id)
+    periods.open_month(MONTH)
+    assert close_due() == 1
+    waiting = BillingPeriod.objects.filter(month=MONTH, tenant_id__in=[each.id for each in others])
+    assert {(row.state, *row.waits_for) for row in waiting} == {
+        ("CLOSING", f"{away.name} has sealed nothing yet")
+    }
+    with django_assert_max_num_queries(20):  # half of them set the search path
+        assert close_due() == 0
+    _seal(away.name)
+    assert close_due() == 8
+
+
+# --- routers ---------------------------------------------------------------------------------
+def _heard(host: str, until: datetime, *, ended: bool = False) -> None:
+    hear_incarnations([HostSealed(host=host, sealed_until=f"{until:%Y-%m-%dT%H:%M:00Z}", ended=ended)])
+
+
+def test_a_month_waits_for_what_routers_counted(tenant: Tenant) -> None:
+    end = start_of(LATER)
+    _seal(tenant.placement.cell_id)
+    _heard("router-a", end)
+    _heard("router-b", end - timedelta(minutes=2))
+    _heard("router-b", end - timedelta(minutes=3))  # it never falls
+    periods.open_month(MONTH)
+    assert close_due() == 0
+    waits_for = f"router-b have counted up to {end - timedelta(minutes=2):%Y-%m-%dT%H:%MZ} only"
+    assert BillingPeriod.objects.get(month=MONTH).waits_for == [waits_for]
+    assert _close(tenant) == Waiting(waits_for=(waits_for,))
+    _heard("router-b", end - timedelta(minutes=2), ended=True)
+    assert close_due() == 1
+
+
+def test_a_router_that_is_gone_is_waited_for_three_days(tenant: Tenant) -> None:
+    _seal(tenant.placement.cell_id)
+    _heard("router-a", start_of(LATER) - timedelta(hours=1))
+    assert isinstance(_close(tenant), Waiting)
+    RouterMark.objects.update(heard_at=NOW - timedelta(days=3, minutes=1))
+    assert isinstance(_close(tenant), Period)
+    RouterMark.objects.update(heard_at=NOW - timedelta(days=37))
+    close_due()
+    assert not RouterMark.objects.exists()
+
+
+def test_a_person_closes_without_a_lost_router(tenant: Tenant) -> None:
+    _seal(tenant.placement.cell_id)
+    _heard("router-a", start_of(LATER) - timedelta(hours=1))
+    assert isinstance(_close(tenant, without="its disk is gone"), Period)
+    assert BillingPeriod.objects.get().evidence["without_routers"] == ["router-a"]
+
+
+@pytest.mark.parametrize(
+    ("host", "until"),
+    [("", "2026-01-01T00:00:00Z"), ("r", "2026-01-01"), ("r" * 201, "2026-01-01T00:00:00Z")],
+)
+def test_words_of_routers_that_cannot_be(control: None, host: str, until: str) -> None:
+    with pytest.raises(MalformedWatermark):
+        hear_incarnations([HostSealed(host=host, sealed_until=until)])
+    assert not RouterMark.objects.exists()
 
 
 def test_watermarks_never_fall(control: None) -> None:

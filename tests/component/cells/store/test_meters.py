@@ -9,60 +9,22 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from cells.contract import MeterRecord, Metric
+from cells.contract import Metric
 from cells.domain.ids import TENANT, encode
 from cells.domain.run import RunState
 from cells.ports import LAG_BOUNDS_MS, LeaseLost
 from cells.store import job_usage as store_job_usage
 from cells.store import meters as store_meters
+from tests.component.cells.store.sealing import levels, minutes_pass, sealed, totals, work
 from tests.component.cells.store.world import (
     World,
-    completion,
     definition,
-    member_of,
     new_job,
     seconds_ago,
 )
 from tests.waiting import eventually
 
 MINUTE = timedelta(minutes=1)
-
-
-async def minutes_pass(world: World, minutes: int = 2) -> None:
-    """Date back what was journalled and the cell's marks, as if time had passed since."""
-    back = timedelta(minutes=minutes)
-    await world.sql.execute(b"UPDATE journal SET at = at - %s", [back])
-    await world.sql.execute(
-        b"UPDATE cell SET sealed_until = sealed_until - %s, metered_until = metered_until - %s", [back, back]
-    )
-
-
-async def sealed(world: World) -> list[MeterRecord]:
-    return list(await world.store.unshipped_meters(cell="cell-1", limit=10_000))
-
-
-def totals(records: list[MeterRecord], metric: Metric) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for r in records:
-        if r.metric is metric:
-            found[r.tenant_id] = found.get(r.tenant_id, 0) + r.quantity
-    return found
-
-
-async def work(world: World) -> None:
-    """5 runs of a (one fails, one retries and succeeds), 2 of b."""
-    for fence, n in ((world.a, 5), (world.b, 2)):
-        jobs = [new_job(seconds_ago(2)) for _ in range(n)]
-        await world.create(*jobs, fence=fence)
-        claims = (await world.claim(*(member_of(job, fence.tenant_id) for job in jobs))).claims
-        states = [RunState.FAILED, RunState.RETRY_WAIT] if n == 5 else []
-        states += [RunState.SUCCEEDED] * (n - len(states))
-        applied = await world.store.complete(
-            [completion(c, s, egress_bytes=100) for c, s in zip(claims, states, strict=True)],
-            host_id=world.host_id,
-        )
-        for claim in (await world.claim(*applied.retries)).claims:
-            await world.complete(claim, RunState.SUCCEEDED, egress_bytes=100)
 
 
 async def test_meters_are_what_the_runs_say(world: World) -> None:
@@ -86,15 +48,6 @@ async def test_meters_are_what_the_runs_say(world: World) -> None:
 
 async def gauge(world: World) -> bool:
     return await world.store.gauge_minute(host_id=world.host_id)
-
-
-def levels(records: list[MeterRecord], metric: Metric) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
-    for record in records:
-        if record.metric is metric:
-            key = (record.tenant_id, record.region_policy)
-            found[key] = found.get(key, 0) + record.quantity
-    return found
 
 
 async def test_timers_are_counted_under_their_own_policies(world: World) -> None:

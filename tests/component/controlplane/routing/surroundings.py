@@ -140,6 +140,7 @@ class Django(Listener):
         self.acts_status = 200
         self.verdict = "accepted"
         self.placed: set[str] = set()  # tenants whose records are taken whatever the verdict
+        self.incarnations: dict[str, dict[str, Any]] = {}
         self.unreadable = ""  # a tenant whose records Django cannot read
         self.answer = self._route
 
@@ -162,7 +163,9 @@ class Django(Listener):
             self.acts |= {act["act_id"]: act for act in json.loads(call.body)["acts"]}
             return web.json_response({}, status=self.acts_status)
         assert request.path == "/internal/meters"
-        records = json.loads(call.body)["records"]
+        sent = json.loads(call.body)
+        self.incarnations |= {said["host"]: said for said in sent.get("incarnations", ())}
+        records = sent["records"]
         if any(record["tenant_id"] == self.unreadable for record in records):
             return web.json_response({"detail": "a record is malformed"}, status=422)
         results = []

@@ -103,8 +103,62 @@ async def test_what_was_not_acknowledged_is_shipped_by_the_next_incarnation(
     assert await second.ship(control) == 1
     hosts = {json.loads(key)["host"]: quantity for key, quantity in django.records.items()}
     assert hosts == {"router-a": 1, "router-b": 1}
-    second.flush()
+    # The first is over and Django knows; of the second there is a spool as long as it lives.
+    assert [path.stem for path in (tmp_path / "meters").glob("*.json")] == ["router-b"]
+
+
+async def test_django_hears_how_far_each_incarnation_is_answered_for(
+    tmp_path: Path, django: Django, control: ControlPlane
+) -> None:
+    clock = Clock()
+    first = Meter(tmp_path, host="router-a", now_ms=clock)
+    first.flush()  # it counted nothing, and is killed
+    second = Meter(tmp_path, host="router-b", now_ms=clock)
+    second.count(TENANT, 7)
+    await second.ship(control)
+    assert django.incarnations == {
+        "router-a": {"host": "router-a", "sealed_until": "2027-01-15T08:00:00Z", "ended": True},
+        "router-b": {"host": "router-b", "sealed_until": "2027-01-15T08:00:00Z", "ended": False},
+    }
+    django.calls.clear()
+    await second.ship(control)
+    assert django.calls == []  # no news
+    clock.now += MINUTE
+    django.verdict = "not_placed"
+    second.count(TENANT, 7)
+    await second.ship(control)
+    assert django.calls[1:] == []  # what is not taken yet holds its word back
+    clock.now += MINUTE
+    django.verdict = "accepted"
+    assert await second.ship(control) == 2
+    assert django.incarnations["router-b"]["sealed_until"] == "2027-01-15T08:02:00Z"
+
+
+async def test_a_router_that_stops_ships_its_last_minute_and_is_over(
+    tmp_path: Path, django: Django, control: ControlPlane
+) -> None:
+    meter = Meter(tmp_path, host="router-a", now_ms=Clock())
+    meter.count(TENANT, 7)
+    stop = asyncio.Event()
+    stop.set()
+    await meter.run(stop, control)
+    assert list(django.records.values()) == [1]
+    assert django.incarnations["router-a"]["ended"] is True
     assert list((tmp_path / "meters").glob("*.json")) == []
+
+
+async def test_a_router_that_stops_alone_leaves_its_last_minute_to_the_next(
+    tmp_path: Path, django: Django, control: ControlPlane
+) -> None:
+    await django.stop()
+    meter = Meter(tmp_path, host="router-a", now_ms=Clock())
+    meter.count(TENANT, 7)
+    stop = asyncio.Event()
+    stop.set()
+    await meter.run(stop, control)
+    await django.start()
+    assert await Meter(tmp_path, host="router-b", now_ms=Clock()).ship(control) == 1
+    assert django.incarnations["router-a"]["ended"] is True
 
 
 async def test_a_refused_record_is_set_aside_and_an_unplaced_one_kept(
