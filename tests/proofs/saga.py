@@ -51,6 +51,10 @@ class Books:
         self.done[order][key] = what
         return True
 
+    def has_done(self, key: str) -> bool:
+        """Whether that call did its work, though its caller may not have heard of it."""
+        return any(key in done for done in self.done.values())
+
     def wrong(self, order: str, status: str) -> str | None:
         """What does not fit, for an order that ended so."""
         found = Counter(self.done[order].values())
@@ -80,7 +84,8 @@ class Shop:
             self.refunds[key] += 1
             return "down" if self.refunds[key] <= 1 and self.rng.random() < 0.5 else "well"
         roll = self.rng.random()
-        if roll < 0.08:
+        # Who has done it under this key says so when it is asked again: it may be away, but declines no more.
+        if roll < 0.08 and not self.books.has_done(key):
             return "declined"
         if roll < 0.16:
             return "down"
