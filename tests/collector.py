@@ -68,7 +68,7 @@ def collector() -> Iterator[Collector]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     made.url = f"http://127.0.0.1:{server.server_port}"
-    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     serving.start()
     try:
         yield made

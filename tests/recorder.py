@@ -87,7 +87,7 @@ class Recorder:
         async def start() -> web.AppRunner:
             app = web.Application(client_max_size=16 * 1024 * 1024)
             app.router.add_route("*", "/{tail:.*}", self._answer)
-            runner = web.AppRunner(app, access_log=None)
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()

@@ -107,7 +107,7 @@ class StripeStandIn:
         self._faults: list[tuple[str, re.Pattern[str], How]] = []
         self._chance: tuple[random.Random, float] | None = None
         self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -342,6 +342,7 @@ class StripeStandIn:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # an answer goes out whole: in two parts it waits for an acknowledgement
 
             def _serve(self) -> None:
                 split = urlsplit(self.path)

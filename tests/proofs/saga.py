@@ -194,7 +194,7 @@ class Customers:
 async def _serve(shop: Shop) -> tuple[web.AppRunner, str]:
     app = web.Application()
     app.router.add_post("/{what}", shop.over_http)
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     return runner, f"http://127.0.0.1:{runner.addresses[0][1]}"

@@ -30,6 +30,8 @@ class StandInCell:
         cell = self
 
         class Handler(BaseHTTPRequestHandler):
+            wbufsize = -1  # an answer goes out whole: in two parts it waits for an acknowledgement
+
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
                 """Quiet."""
 
@@ -63,7 +65,7 @@ class StandInCell:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

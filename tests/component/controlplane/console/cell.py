@@ -288,6 +288,7 @@ class Cell:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # an answer goes out whole: in two parts it waits for an acknowledgement
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
                 """Quiet."""
