@@ -112,7 +112,7 @@ def test_a_cache_that_is_lost_again_and_again_costs_no_run(target: Recorder) -> 
     with fleet(target.url) as cell:
         cell.start_all("ab")
         with Load(cell, per_second=20) as load:
-            lose_again_and_again(cell, 1)
+            lose_again_and_again(cell, 1, pause_seconds=2.5)
             load.finish()
             settle(cell, load, timeout=60)
         found = accounted(cell, load, target)

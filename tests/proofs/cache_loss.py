@@ -35,7 +35,7 @@ def main(rounds: int = ROUNDS, per_second: float = PER_SECOND) -> dict[str, Any]
     }
 
 
-def lose_again_and_again(cell: Fleet, rounds: int) -> int:
+def lose_again_and_again(cell: Fleet, rounds: int, *, pause_seconds: float = PAUSE_SECONDS) -> int:
     """FLUSHALL, kill -9, a gentle restart; how many times."""
     ways: tuple[Callable[[], None], ...] = (
         cell.flush_valkey,
@@ -45,6 +45,6 @@ def lose_again_and_again(cell: Fleet, rounds: int) -> int:
     )
     for _ in range(rounds):
         for lose in ways:
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(pause_seconds)
             lose()
     return rounds * len(ways)

@@ -266,7 +266,10 @@ async def test_executors_go_on_while_limits_cannot_be_shared(
     assert seen[1] == 3
 
 
-async def test_a_drill_delivers_twice_and_says_who_copes(running_cell: Cell, target: HttpTarget) -> None:
+async def test_a_drill_delivers_twice_and_says_who_copes(
+    running_cell: Cell, target: HttpTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cells.execution.executor.AUDIT_SECONDS", 0.2)  # then it tells
     made = running_cell
     await made.target(target.url, settings={"drill": {"duplicate_percent": 100}})
     key = await made.run_now(payload=b'{"n":1}')

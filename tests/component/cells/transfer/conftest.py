@@ -28,7 +28,7 @@ def two_databases(postgres_url: str, cell_template: str, engines: TestEngines) -
     names = [f"move_{uuid.uuid4().hex[:12]}" for _ in range(2)]
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         for name in names:
-            admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{cell_template}"'.encode())
+            admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{cell_template}" STRATEGY FILE_COPY'.encode())
         yield engines.database_url(names[0]), engines.database_url(names[1])
         for name in reversed(names):
             _forget(engines.database_url(name))
