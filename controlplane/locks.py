@@ -21,6 +21,14 @@ def lock_region(name: str) -> Region:
     return region
 
 
+def lock_home_region(tenant_id: uuid.UUID) -> Region:
+    """The region a tenant lives in: quotas and placements there are weighed one after the other."""
+    home = Tenant.objects.filter(pk=tenant_id).values_list("home_region_id", flat=True).first()
+    if home is None:
+        raise NotFound("no such tenant")
+    return lock_region(home)
+
+
 def lock_cell(name: str) -> Cell:
     cell = Cell.objects.select_for_update(no_key=True).filter(pk=name).first()
     if cell is None:

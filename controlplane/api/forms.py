@@ -11,6 +11,7 @@ from controlplane.tenants.models import Quota
 from controlplane.tenants.roles import Role
 from controlplane.topology.models import CellKind
 
+_OVERRIDE = "promise it even where the region could then not lose a cell; it is in the audit log"
 _POLICY = ("HOME_ASYNC", "STRICT", "SINGLE_REGION")
 
 
@@ -66,11 +67,13 @@ class NewTenant(ReasonMixin):
     dedicated = TrueOrFalse(required=False, default=False)
     cell = Text(required=False, help_text="a cell of the home region that has room")
     quotas = QuotasForm(required=False)
+    override = TrueOrFalse(required=False, default=False, help_text=_OVERRIDE)
     owner_email = serializers.EmailField(required=False, help_text="becomes the first owner")
 
 
 class SetQuotas(ReasonMixin):
     quotas = QuotasForm()
+    override = TrueOrFalse(required=False, default=False, help_text=_OVERRIDE)
 
 
 class Because(ReasonMixin):

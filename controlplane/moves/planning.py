@@ -11,7 +11,8 @@ from controlplane.moves.machine import ENDED
 from controlplane.moves.models import TenantMove
 from controlplane.tenants.models import Tenant
 from controlplane.topology.actions.placement import candidates
-from controlplane.topology.chooser import Candidate, Wish, choose_cell
+from controlplane.topology.chooser import Wish, choose_cell
+from controlplane.topology.headroom import Candidate
 from controlplane.topology.models import CellKind
 
 

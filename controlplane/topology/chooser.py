@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from controlplane.topology.headroom import OVERSUBSCRIPTION, Candidate, Spare, spare, with_more
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
-    """A cell as the chooser sees it. Rates are runs a second."""
-
-    name: str
-    region: str
-    state: str  # OPEN, CORDONED, DRAINING, RETIRED
-    dedicated: bool
-    capacity: int  # measured, with one host less than it has (N+1)
-    promised: int  # sum of its tenants' quotas
-    tenants: int
+__all__ = ["OVERSUBSCRIPTION", "Candidate", "Choice", "Wish", "choose_cell"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,26 +26,52 @@ class Choice:
     cell: str | None
     why: str
     refused: tuple[tuple[str, str], ...]  # cell → why not
+    left: Mapping[str, int] = field(default_factory=dict)  # cell that fits → promises left afterwards
+    spare: Spare | None = None  # of the region with the tenant placed; None: not asked, or one cell
+    unspared: bool = False  # no cell, only because the region could not lose one any more
+    overridden: bool = False  # placed although the region cannot lose a cell any more
+
+    def told(self) -> dict[str, object]:
+        """As it is kept with the placement and shown."""
+        return {
+            "why": self.why,
+            "refused": dict(self.refused),
+            "left": dict(self.left),
+            "n_plus_one": None if self.spare is None else self.spare.told(),
+            "overridden": self.overridden,
+        }
 
 
-#: Tenants rarely use their quota at the same time: how often capacity may be promised.
-OVERSUBSCRIPTION = 4
-
-
-def choose_cell(wish: Wish, candidates: Sequence[Candidate]) -> Choice:
+def choose_cell(
+    wish: Wish,
+    candidates: Sequence[Candidate],
+    *,
+    beside: Sequence[Candidate] = (),
+    override: bool = False,
+) -> Choice:
     """The OPEN cell of the region with the most room left, measured by what is promised.
 
-    A dedicated tenant gets an empty dedicated cell and nothing else; nobody else gets one.
+    A dedicated tenant gets an empty dedicated cell and nothing else; nobody else gets one. `beside`: all
+    cells of the region; with them, a cell is refused where the region could then not lose one (N+1), but
+    for `override`.
     """
     refused: list[tuple[str, str]] = []
-    fitting: list[tuple[int, str]] = []
+    left: dict[str, int] = {}
+    spares: dict[str, Spare | None] = {}
     for cell in candidates:
         reason = _why_not(wish, cell)
         if reason is not None:
             refused.append((cell.name, reason))
         else:
-            room = _limit(wish, cell) - cell.promised - wish.runs_per_second
-            fitting.append((-room, cell.name))
+            left[cell.name] = cell.limit - cell.promised - wish.runs_per_second
+            spares[cell.name] = (
+                None if wish.dedicated else spare(with_more(beside, {cell.name: wish.runs_per_second}))
+            )
+    unsparing = {name: loss for name, loss in spares.items() if loss is not None and not loss.holds}
+    fitting = left
+    if not override:
+        refused += [(name, f"with it {loss.sentence}") for name, loss in unsparing.items()]
+        fitting = {name: room for name, room in left.items() if name not in unsparing}
     refused.sort()
     if not fitting:
         what = "dedicated cell" if wish.dedicated else "cell"
@@ -62,18 +79,23 @@ def choose_cell(wish: Wish, candidates: Sequence[Candidate]) -> Choice:
             cell=None,
             why=f"no {what} in {wish.region} takes {wish.runs_per_second} runs/s",
             refused=tuple(refused),
+            spare=unsparing[min(unsparing)] if unsparing else None,
+            unspared=bool(unsparing),
         )
-    room, name = min(fitting)
+    name = min(fitting, key=lambda one: (one in unsparing, -fitting[one], one))
+    loss = spares[name]
     others = f", most of {len(fitting)}" if len(fitting) > 1 else ""
+    why = f"{name}: open in {wish.region}, {fitting[name]} runs/s of promises left afterwards{others}"
+    if loss is not None:
+        why += f"; {loss.sentence}"
     return Choice(
         cell=name,
-        why=f"{name}: open in {wish.region}, {-room} runs/s of promises left afterwards{others}",
+        why=why,
         refused=tuple(refused),
+        left=fitting,
+        spare=loss,
+        overridden=name in unsparing,
     )
-
-
-def _limit(wish: Wish, cell: Candidate) -> int:
-    return cell.capacity if wish.dedicated else cell.capacity * OVERSUBSCRIPTION
 
 
 def _why_not(wish: Wish, cell: Candidate) -> str | None:
@@ -87,6 +109,6 @@ def _why_not(wish: Wish, cell: Candidate) -> str | None:
         return "already has its tenant"
     if wish.runs_per_second > cell.capacity:
         return f"one tenant's {wish.runs_per_second} runs/s exceed its capacity of {cell.capacity}"
-    if cell.promised + wish.runs_per_second > _limit(wish, cell):
-        return f"{cell.promised} of {_limit(wish, cell)} runs/s are promised"
+    if cell.promised + wish.runs_per_second > cell.limit:
+        return f"{cell.promised} of {cell.limit} runs/s are promised"
     return None

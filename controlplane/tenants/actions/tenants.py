@@ -13,11 +13,11 @@ from controlplane.actors import Actor
 from controlplane.errors import Conflicting, Fault, Invalid, one_line
 from controlplane.events.recording import record
 from controlplane.identity import new_id
-from controlplane.locks import lock_tenant
+from controlplane.locks import lock_home_region, lock_tenant
 from controlplane.ownership import OwnershipStore
 from controlplane.tenants.changes import announce, tenant_changed
 from controlplane.tenants.models import SLUG, Quota, Tenant, TenantState
-from controlplane.topology.actions.placement import place_tenant
+from controlplane.topology.actions.placement import place_tenant, raise_beyond_headroom
 from controlplane.topology.models import Region
 from controlplane.workspace.pool import claim
 
@@ -63,13 +63,15 @@ def create_tenant(
     default_region_policy: str = "HOME_ASYNC",
     dedicated: bool = False,
     cell: str | None = None,
+    override: bool = False,
     store: OwnershipStore | None = None,
     actor: Actor,
     reason: str,
 ) -> Tenant:
     """A new tenant: workspace claimed from the pool, placed on a cell, its cell told.
 
-    All or nothing: where no cell fits or the ownership store is away, there is no tenant.
+    All or nothing: where no cell fits or the ownership store is away, there is no tenant. `override`: even
+    where the region could then not lose a cell any more.
     """
     faults = [*_name_faults(name), *_quota_faults(quotas or {}), *_policy_faults(default_region_policy)]
     try:
@@ -102,7 +104,10 @@ def create_tenant(
         after={"slug": slug, "name": tenant.name, "home_region": home_region, "quotas": quota.as_dict(),
                "default_region_policy": default_region_policy},
     )  # fmt: skip
-    place_tenant(tenant=tenant, dedicated=dedicated, cell=cell, store=store, actor=actor, reason=reason)
+    place_tenant(
+        tenant=tenant, dedicated=dedicated, cell=cell, override=override, store=store, actor=actor,
+        reason=reason,
+    )  # fmt: skip
     announce(tenant)
     return tenant
 
@@ -162,25 +167,39 @@ def set_quotas(
     tenant_id: uuid.UUID,
     quotas: Mapping[str, int],
     expected_version: int | None = None,
+    override: bool = False,
     actor: Actor,
     reason: str,
 ) -> Tenant:
-    """Sets the given quotas; the others stay. Operators only."""
+    """Sets the given quotas; the others stay. Operators only.
+
+    More runs a second are refused where its cell may not promise them, or its region could then not lose a
+    cell any more; `override` promises them all the same, and is written into the audit log.
+    """
     if faults := _quota_faults(quotas):
         raise Invalid(faults)
+    if "job_runs_per_second" in quotas:
+        lock_home_region(tenant_id)
     tenant = lock_tenant(tenant_id, expected_version=expected_version)
     quota = Quota.objects.get(tenant=tenant)
     changes = {n: v for n, v in quotas.items() if getattr(quota, n) != v}
     if not changes:
         return tenant
     before = {n: getattr(quota, n) for n in changes}
+    beyond: list[str] = []
+    if "job_runs_per_second" in changes:
+        beyond = raise_beyond_headroom(
+            tenant, before=before["job_runs_per_second"], after=changes["job_runs_per_second"]
+        )
+    if beyond and not override:
+        raise Conflicting(f"the quota does not fit: {'; '.join(beyond)}; an operator may override this")
     for name, value in changes.items():
         setattr(quota, name, value)
     quota.save()
     tenant_changed(tenant)
     record(
         action="tenant.set_quotas", subject=tenant.public_id, tenant_id=tenant.id, actor=actor,
-        reason=reason, before=before, after=changes,
+        reason=reason, before=before, after=changes | ({"overridden": beyond} if beyond else {}),
     )  # fmt: skip
     return tenant
 

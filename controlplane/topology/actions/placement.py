@@ -14,7 +14,8 @@ from controlplane.ownership import OwnershipStore, Superseded, TenantOwnership
 from controlplane.ownership.installed import installed_store
 from controlplane.ownership.store import OwnershipUnavailable
 from controlplane.tenants.models import Quota, Tenant
-from controlplane.topology.chooser import Candidate, Choice, Wish, choose_cell
+from controlplane.topology.chooser import Choice, Wish, choose_cell
+from controlplane.topology.headroom import Candidate, raise_refused
 from controlplane.topology.models import Cell, CellKind, CellState, Placement, Tenure
 
 
@@ -59,12 +60,15 @@ def place_tenant(
     tenant: Tenant,
     dedicated: bool = False,
     cell: str | None = None,
+    override: bool = False,
     store: OwnershipStore | None = None,
     actor: Actor,
     reason: str,
 ) -> Placement:
     """Gives a tenant without a place one: the best cell of its home region, or the given one
     if it fits. The caller bumps the tenant's version and has its cell told.
+
+    Refused where the region could then not lose a cell any more, but for `override` (operators').
 
     The ownership store is claimed last, inside the transaction: if this rolls back afterwards,
     a row of no consequence stays there, which the next claim builds upon.
@@ -75,23 +79,39 @@ def place_tenant(
     quota = Quota.objects.get(tenant=tenant)
     wish = Wish(region=tenant.home_region_id, runs_per_second=quota.job_runs_per_second, dedicated=dedicated)
     found = candidates(tenant.home_region_id)
-    choice = choose_cell(wish, [c for c in found if cell in (None, c.name)])
+    among = [c for c in found if cell in (None, c.name)]
+    choice = choose_cell(wish, among, beside=found, override=override)
     if choice.cell is None:
         raise _refusal(choice, cell)
     owned = _claim(store or installed_store(), tenant, choice.cell)
     placement = Placement.objects.create(
-        tenant=tenant, cell_id=choice.cell, epoch=owned.epoch, why=choice.why
+        tenant=tenant,
+        cell_id=choice.cell,
+        epoch=owned.epoch,
+        why=choice.why,
+        explanation=choice.told(),
     )
     Tenure.objects.create(tenant=tenant, cell_id=choice.cell, epoch=owned.epoch)
     record(
         action="tenant.place", subject=tenant.public_id, tenant_id=tenant.id, actor=actor, reason=reason,
-        after={"cell": choice.cell, "epoch": owned.epoch, "why": choice.why, "refused": dict(choice.refused)},
+        after={"cell": choice.cell, "epoch": owned.epoch, **choice.told()},
     )  # fmt: skip
     return placement
 
 
 def _refusal(choice: Choice, cell: str | None) -> Exception:
     reasons = "; ".join(f"{name}: {why}" for name, why in choice.refused)
+    if choice.unspared:
+        reasons += "; an operator may override this"
     if cell is not None:
         return invalid("/cell", f"{cell} does not fit: {reasons or 'no such cell in the home region'}")
     return Conflicting(f"{choice.why} ({reasons or 'there is none'})")
+
+
+def raise_beyond_headroom(tenant: Tenant, *, before: int, after: int) -> list[str]:
+    """Why the tenant's cell or region cannot promise it so many runs a second; empty where it can, or where
+    the tenant has no place yet. With the region locked."""
+    cell = Placement.objects.filter(tenant=tenant).values_list("cell_id", flat=True).first()
+    if cell is None:
+        return []
+    return raise_refused(candidates(tenant.home_region_id), cell=cell, before=before, after=after)
