@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from cells.domain.crowding import Began, Waited
 from cells.domain.herd import Alike
 from cells.domain.ids import RunKey
 from cells.domain.job import Priority
@@ -68,6 +69,24 @@ class Holdups:
     paused: bool  # by its own people
     full_since: datetime | None  # at its quota of running runs
     low_delayed: bool  # its budget is spent, and LOW work waits
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """What a tenant began in some minutes."""
+
+    tenant_id: uuid.UUID
+    began: int
+    busiest_minute: int  # runs of the busiest of them
+    lag_max_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetersLeft:
+    """What a cell has counted and not yet told."""
+
+    unsealed: bool  # something is journalled that no meter counts yet
+    unshipped: int  # sealed meters that nobody has acknowledged, to 10,000
 
 
 class InsightStore(Protocol):
@@ -145,6 +164,21 @@ class InsightStore(Protocol):
 
     async def holdups(self, tenant_id: uuid.UUID) -> Holdups:
         """Why work of a tenant that this cell knows may not begin."""
+        ...
+
+    async def waits(
+        self, tenant_id: uuid.UUID, *, since: datetime, until: datetime, most: int = ...
+    ) -> tuple[Sequence[Waited], Mapping[datetime, Began]]:
+        """What the `most` newest of a tenant's runs that were scheduled in that time waited for, by the
+        minute they began in; and what began on the cell in those minutes."""
+        ...
+
+    async def load(self, *, since: datetime, until: datetime) -> Sequence[Load]:
+        """What each tenant began, the busiest first."""
+        ...
+
+    async def meters_left(self) -> MetersLeft:
+        """Whether all that the cell counted is sealed and acknowledged."""
         ...
 
     async def target_in_flight(self, tenant_id: uuid.UUID, target_id: str) -> int: ...

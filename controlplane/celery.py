@@ -71,6 +71,11 @@ app.conf.update(
             "schedule": 10.0,
             "options": {"expires": 10},
         },
+        "go on with drains and fills": {
+            "task": "controlplane.topology.tasks.go_on_relocating",
+            "schedule": 3.0,
+            "options": {"expires": 3},
+        },
         "top up the pool of workspace schemas": {
             "task": "controlplane.tenants.tasks.top_up_pool",
             "schedule": 30.0,

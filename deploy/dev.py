@@ -62,7 +62,7 @@ class Installation:
         processes = Processes(home, environments, self._ports)
         for name in ("router", "django", "echo", *(host.name for host in hosts)):
             self._ports.of(name)
-        bootstrap = bootstrap_request(state, self._ports, hosts)
+        bootstrap = bootstrap_request(state, self._ports, hosts, stores)
         home.keep(state)  # before anything is encrypted or protected by a secret in it
 
         async def stores_are_there() -> None:

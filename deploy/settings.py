@@ -193,12 +193,20 @@ def cell_url(ports: Ports, hosts: Sequence[CellHost], cell: str) -> str:
     return ",".join(ports.url(host.name) for host in hosts if host.cell == cell and host.serves_api)
 
 
-def bootstrap_request(state: State, ports: Ports, hosts: Sequence[CellHost]) -> dict[str, object]:
+def bootstrap_request(
+    state: State, ports: Ports, hosts: Sequence[CellHost], stores: Stores
+) -> dict[str, object]:
     """What `manage.py bootstrap` is told."""
     return {
         "region": REGION,
         "cells": [
-            {"name": name, "url": cell_url(ports, hosts, name), "key_hex": state.cell_key(name)}
+            {
+                "name": name,
+                "url": cell_url(ports, hosts, name),
+                "key_hex": state.cell_key(name),
+                "database_url": stores.cells[name],
+                "valkey_url": stores.cell_valkeys[name],
+            }
             for name in dict.fromkeys(host.cell for host in hosts)
         ],
         "demo": {

@@ -21,6 +21,9 @@ from cells.ports import Retryable, TenantConfig, TenantPlacement
 
 routes = Routes("Internal")
 
+#: How far back a cell's load is looked at, and how many of its busiest tenants are told one by one.
+_LOAD_MINUTES, _BUSIEST = 5, 50
+
 
 class TenantIn(BaseModel):
     """A tenant's placement and configuration. Later versions of the control plane may send more."""
@@ -167,9 +170,31 @@ async def read_status(call: Call) -> Response:
             "lag_ms": max(0, late // timedelta(milliseconds=1)),
             "jobs_estimated": status.jobs_estimated,
             "tenants": dict(Counter(tenant.state for tenant in tenants)),
+            "load": await _load(call),
+            "meters": msgspec.to_builtins(await services.store.meters_left()),
             "promised_runs_per_second": sum(tenant.config.job_runs_per_second for tenant in active),
         }
     )
+
+
+async def _load(call: Call) -> Document:
+    """How busy the cell has been in its last full minutes, and who keeps it so."""
+    until = call.services.now().replace(second=0, microsecond=0)
+    loads = await call.services.store.load(since=until - _LOAD_MINUTES * timedelta(minutes=1), until=until)
+    seconds = 60 * _LOAD_MINUTES
+    return {
+        "minutes": _LOAD_MINUTES,
+        "runs_per_second": sum(load.began for load in loads) / seconds,
+        "tenants": [
+            {
+                "tenant_id": ids.encode(ids.TENANT, load.tenant_id),
+                "runs_per_second": load.began / seconds,
+                "busiest_runs_per_second": load.busiest_minute / 60,
+                "lag_max_ms": load.lag_max_ms,
+            }
+            for load in loads[:_BUSIEST]
+        ],
+    }
 
 
 def tenant_document(tenant: TenantPlacement) -> Document:

@@ -153,6 +153,13 @@ class StatsQuery(Query):
     job_id: Term | None = Field(default=None, description="Of this job alone.")
 
 
+class DelaysQuery(Query):
+    """Of which time."""
+
+    since: Moment | None = Field(default=None, description="A day ago, if absent.")
+    until: Moment | None = Field(default=None, description="Now, if absent.")
+
+
 class HealthQuery(Query):
     """How far back to look."""
 

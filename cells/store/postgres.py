@@ -12,6 +12,7 @@ from cells.store.callbacks import Callbacks
 from cells.store.claim import Claims
 from cells.store.concurrency import Concurrency
 from cells.store.create import Creation
+from cells.store.crowding import Crowding
 from cells.store.database import Database, fetch_one, run
 from cells.store.due import DueWork
 from cells.store.engine import Engine
@@ -80,6 +81,7 @@ class PostgresStore(
     Events,
     Insight,
     Use,
+    Crowding,
     Meters,
     Gauges,
     JobUsages,

@@ -46,10 +46,12 @@ def plan_move(tenant: Tenant, *, cell: str | None = None) -> Plan:
     found = _candidates(tenant.home_region_id)
     if cell is not None and cell not in {c.name for c in found}:
         raise invalid("/cell", f"{cell} is no cell of {tenant.home_region_id}")
+    # A cell that is named says by its kind what is wanted: a cell of its own, or one with others.
+    named = next((c.dedicated for c in found if c.name == cell), None)
     wish = Wish(
         region=tenant.home_region_id,
         runs_per_second=runs,
-        dedicated=placement.cell.kind == CellKind.DEDICATED,
+        dedicated=placement.cell.kind == CellKind.DEDICATED if named is None else named,
     )
     others = [c for c in found if c.name != placement.cell_id and cell in (None, c.name)]
     choice = choose_cell(wish, others)

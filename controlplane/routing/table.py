@@ -79,6 +79,7 @@ _MANAGEMENT = frozenset(
         "members",
         "api-keys",
         "audit-log",
+        "quotas",
         "usage",
         "cost-reports",
         "invoices",

@@ -6,9 +6,11 @@ import structlog
 from celery import shared_task
 from django.db.models.functions import Now
 
+from controlplane.topology.actions.provisioning import note_ready, waits_for
 from controlplane.topology.cell_client import CellUnreachable, call_cell
 from controlplane.topology.models import Cell, CellState
 from controlplane.topology.push import settle_drift
+from controlplane.topology.relocating import go_on, running
 
 _LOG = structlog.get_logger(__name__)
 
@@ -33,3 +35,11 @@ def observe_cells() -> None:
             Cell.objects.filter(pk=cell.pk).update(status_error=str(e)[:500])
         else:
             Cell.objects.filter(pk=cell.pk).update(status=status, status_at=Now(), status_error="")
+            note_ready(cell, waits_for(cell, status if isinstance(status, dict) else {}))
+
+
+@shared_task(name="controlplane.topology.tasks.go_on_relocating")
+def go_on_relocating() -> None:
+    """Begins the next moves of every relocation that runs."""
+    for relocation in running():
+        go_on(relocation)

@@ -25,6 +25,7 @@ from cells.api.shapes.calendars import (
     ExcludedDate,
     ExcludedShown,
 )
+from cells.api.shapes.delays import CrowdedMinute, DelayPart, Delays
 from cells.api.shapes.jobs import (
     BatchResult,
     BatchResults,
@@ -125,11 +126,14 @@ __all__ = [
     "CompleteResult",
     "CompleteResults",
     "CompleteTaken",
+    "CrowdedMinute",
     "DeadLetter",
     "DeadLetterGroup",
     "DeadLetterRead",
     "DeadLetterSeries",
     "DefinitionChecked",
+    "DelayPart",
+    "Delays",
     "Diverging",
     "Dlq",
     "Dst",

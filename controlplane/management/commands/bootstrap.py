@@ -19,16 +19,18 @@ from django.db import transaction
 from cells.contract import Scope
 from controlplane.actors import Actor, service
 from controlplane.errors import Refused
+from controlplane.events.models import AuditEvent
 from controlplane.tenants.actions.api_keys import create_api_key
 from controlplane.tenants.actions.members import add_member
 from controlplane.tenants.actions.tenants import create_tenant, set_quotas
 from controlplane.tenants.keys import KeyText, parse_key
 from controlplane.tenants.models import ApiKey, Membership, Tenant, User
 from controlplane.tenants.roles import Role
-from controlplane.topology.actions.cells import register_cell
+from controlplane.topology.actions.cells import open_cell, register_cell
+from controlplane.topology.actions.provisioning import add_cell, check_cell
 from controlplane.topology.actions.regions import register_region
 from controlplane.topology.cell_client import CellUnreachable
-from controlplane.topology.models import Placement
+from controlplane.topology.models import CellState, Placement
 from controlplane.topology.push import push_tenant
 
 _ACTOR = service("bootstrap")
@@ -41,10 +43,21 @@ _DEMO_QUOTAS = {
 
 
 class CellInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A cell. With both engines it is added as `clockhouse cell add` does it, else only made known."""
+
     name: str
     url: str
     key_hex: str
     capacity_runs_per_second: int = 5_000
+    database_url: str | None = None
+    valkey_url: str | None = None
+
+    @property
+    def key(self) -> bytes:
+        try:
+            return bytes.fromhex(self.key_hex)
+        except ValueError as e:
+            raise CommandError(f"{self.name}: key_hex is not hexadecimal") from e
 
 
 class DemoInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,6 +134,28 @@ def _push(tenant: Tenant, seconds: float) -> bool:
             time.sleep(0.1)
 
 
+def _add(cell: CellInput, region: str, seconds: float) -> None:
+    """Adds a cell with its engines, and opens it once it is ready: but not one that an operator closed."""
+    added = add_cell(
+        name=cell.name, region=region, url=cell.url, key=cell.key, database_url=cell.database_url or "",
+        valkey_url=cell.valkey_url or "", capacity_runs_per_second=cell.capacity_runs_per_second,
+        movable=False, actor=_ACTOR, reason=_REASON,
+    )  # fmt: skip
+    for warning in added.warnings:
+        sys.stderr.write(f"{cell.name}: {warning}\n")
+    if (
+        added.cell.state != CellState.CORDONED
+        or AuditEvent.objects.filter(action="cell.set_state", subject=cell.name).exists()
+    ):
+        return
+    deadline = time.monotonic() + seconds
+    while not (readiness := check_cell(name=cell.name)).ready:
+        if time.monotonic() > deadline:
+            raise CommandError(f"{cell.name} is not ready: {'; '.join(readiness.waits_for)}")
+        time.sleep(0.1)
+    open_cell(name=cell.name, actor=_ACTOR, reason=_REASON)
+
+
 class Command(BaseCommand):
     help = __doc__
     requires_system_checks = ()
@@ -134,6 +169,10 @@ class Command(BaseCommand):
         except msgspec.DecodeError as e:
             raise CommandError(f"the input is not as expected: {e}") from e
         try:
+            register_region(name=wanted.region, actor=_ACTOR, reason=_REASON)
+            for cell in wanted.cells:
+                if cell.database_url and cell.valkey_url:
+                    _add(cell, wanted.region, options["wait_seconds"])
             with transaction.atomic():
                 tenant = self._ensure(wanted)
         except Refused as e:
@@ -153,16 +192,12 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps(result))
 
     def _ensure(self, wanted: Input) -> Tenant:
-        register_region(name=wanted.region, actor=_ACTOR, reason=_REASON)
         for cell in wanted.cells:
-            try:
-                key = bytes.fromhex(cell.key_hex)
-            except ValueError as e:
-                raise CommandError(f"{cell.name}: key_hex is not hexadecimal") from e
-            register_cell(
-                name=cell.name, region=wanted.region, url=cell.url, key=key,
-                capacity_runs_per_second=cell.capacity_runs_per_second, actor=_ACTOR, reason=_REASON,
-            )  # fmt: skip
+            if not (cell.database_url and cell.valkey_url):
+                register_cell(
+                    name=cell.name, region=wanted.region, url=cell.url, key=cell.key,
+                    capacity_runs_per_second=cell.capacity_runs_per_second, actor=_ACTOR, reason=_REASON,
+                )  # fmt: skip
         owner = _user(wanted.demo.email, wanted.demo.password, staff=False)
         _user(wanted.operator.email, wanted.operator.password, staff=True)
         tenant = _demo(wanted.demo, wanted.region, owner)

@@ -133,6 +133,7 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
     ("POST", "/v1/targets/{target}:test", {}, Scope.JOBS_WRITE),
     ("GET", "/v1/dlq/{run}", None, Scope.JOBS_READ),
     ("GET", "/v1/stats", None, Scope.JOBS_READ),
+    ("GET", "/v1/delays", None, Scope.JOBS_READ),
     ("GET", "/v1/metrics", None, Scope.JOBS_READ),
     ("GET", "/v1/herd", None, Scope.JOBS_READ),
     ("GET", "/v1/events", None, Scope.JOBS_READ),

@@ -132,6 +132,7 @@ async def test_any_query(running: Cell, query: str) -> None:
         "/v1/targets",
         "/v1/dlq",
         "/v1/stats",
+        "/v1/delays",
         "/v1/herd",
         "/v1/events",
         "/v1/operations",

@@ -1,0 +1,78 @@
+"""The delay of a tenant's runs in a period, by what they waited for: its own doing, or its neighbours'."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import Query
+from starlette.responses import Response
+
+from cells.api import shapes
+from cells.api.documents import instant
+from cells.api.problems import invalid, query_fault
+from cells.api.queries import DelaysQuery
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.contract import Scope
+from cells.domain.crowding import statement
+
+routes = Routes("Statistics")
+
+_SPAN = timedelta(days=1)
+_LONGEST = timedelta(days=7)
+_RUNS = 100_000
+_METHOD = (
+    f"The newest {_RUNS:,} runs that were scheduled in this time and have begun, by where their time went. "
+    "What they waited in the cell's queue is shared out by whose runs began in the same minute. The cell's "
+    "figures alone: a tenant that moved here waited before that in another one."
+)
+
+
+@routes.add(
+    "GET",
+    "/v1/delays",
+    Rule(scope=Scope.JOBS_READ),
+    answers={200: ("The delay, part by part.", shapes.Delays)},
+)
+async def read_delays(call: Call, query: Annotated[DelaysQuery, Query()]) -> Response:
+    """Read what the tenant's runs of at most seven days waited for: windows, retries, its quotas, its
+    workers, its own runs, other tenants of its cell, its targets."""
+    until = query.until or call.services.now()
+    since = query.since or until - _SPAN
+    if since >= until:
+        raise invalid([query_fault("since", "must lie before until")])
+    if until - since > _LONGEST:
+        raise invalid([query_fault("since", "lies more than 7 days before until")])
+    minutes, began = await call.services.store.waits(call.tenant_id, since=since, until=until, most=_RUNS)
+    told = statement(minutes, began)
+    waited = told.waited
+    return answer(
+        {
+            "since": instant(since),
+            "until": instant(until),
+            "runs": told.runs,
+            "complete": told.runs < _RUNS,
+            "waited_ms": waited,
+            "mean_ms": round(waited / told.runs, 3) if told.runs else None,
+            "parts": [
+                {
+                    "part": part,
+                    "ms": ms,
+                    "mean_ms": round(ms / told.runs, 3) if told.runs else None,
+                    "share": round(ms / waited * 100, 2) if waited else None,
+                }
+                for part, ms in told.parts.items()
+            ],
+            "crowded_minutes": [
+                {
+                    "minute": instant(crowded.minute),
+                    "runs": crowded.runs,
+                    "others_ms": crowded.others_ms,
+                    "others_share": round(crowded.others_share * 100, 2),
+                }
+                for crowded in told.crowded
+            ],
+            "sentence": told.sentence,
+            "method": _METHOD,
+        }
+    )
