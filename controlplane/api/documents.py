@@ -65,6 +65,16 @@ class QuotaUseDocument(Document):
     share = serializers.FloatField(allow_null=True)
     measured = serializers.CharField()
     unknown_since = serializers.DateTimeField(allow_null=True)
+    over = serializers.ChoiceField(["DELAYED", "REFUSED"], help_text="What happens to work beyond it.")
+    over_means = serializers.CharField()
+    enforced_by = serializers.CharField()
+
+
+class QuotasDocument(Document):
+    """Every quota with its live use. `unknown`: why some of that is null; null where all is known."""
+
+    items = QuotaUseDocument(many=True)
+    unknown = serializers.CharField(allow_null=True)
 
 
 class LiveTenantDocument(TenantDocument):
@@ -86,6 +96,9 @@ class OperatorPlacementDocument(PlacementDocument):
 
     tenant_id = serializers.CharField(source="tenant.public_id")
     why = serializers.CharField()
+    explanation = serializers.JSONField(
+        help_text="What it was chosen from: cells with what they had left, those refused and why, N+1."
+    )
     confirmed_version = serializers.IntegerField()
     confirmed_at = serializers.DateTimeField(allow_null=True)
 
@@ -180,6 +193,13 @@ class ChoiceDocument(Document):
     cell = serializers.CharField(allow_null=True)
     why = serializers.CharField()
     refused = serializers.DictField(child=serializers.CharField())
+    left = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Of cells that fit: promises left afterwards, runs/s."
+    )
+    n_plus_one = serializers.JSONField(
+        allow_null=True, help_text="The hardest loss of a cell with it; null in a region of one shared cell."
+    )
+    overridden = serializers.BooleanField()
 
 
 def show_tenant(tenant: Tenant) -> dict[str, Any]:
@@ -189,6 +209,11 @@ def show_tenant(tenant: Tenant) -> dict[str, Any]:
 def show_live_tenant(tenant: Tenant) -> dict[str, Any]:
     usage, away = live_use(tenant)
     return dict(LiveTenantDocument(tenant, context={"usage": usage, "away": away}).data)
+
+
+def show_quotas(tenant: Tenant) -> dict[str, Any]:
+    usage, away = live_use(tenant)
+    return dict(QuotasDocument({"items": usage, "unknown": away or None}).data)
 
 
 def show_member(member: Membership) -> dict[str, Any]:

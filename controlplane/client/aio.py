@@ -18,6 +18,7 @@ from controlplane.client import (
     bulk_calls,
     calendar_calls,
     calls,
+    cell_calls,
     definition_calls,
     management,
     money_calls,
@@ -30,6 +31,7 @@ from controlplane.client import (
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
 from controlplane.client.exporting import AsyncExports
+from controlplane.client.placing import AsyncCells, AsyncRelocations, AsyncTopology
 from controlplane.client.profiles import find_settings
 from controlplane.client.retrying import Retries
 from controlplane.client.transport import AsyncTransport
@@ -245,6 +247,8 @@ class AsyncTenant(AsyncResource):
 
     get = AsyncSends(management.get_tenant)
     edit = AsyncSends(management.edit_tenant)
+    quotas = AsyncSends(cell_calls.get_quotas)
+    delays = AsyncSends(cell_calls.read_delays)
 
 
 class AsyncMembers(AsyncResource):
@@ -358,6 +362,9 @@ class AsyncClockhouse:
         self.api_keys = AsyncApiKeys(transport)
         self.usage = AsyncUsage(transport)
         self.moves = AsyncMoves(transport)
+        self.cells = AsyncCells(transport)
+        self.relocations = AsyncRelocations(transport)
+        self.topology = AsyncTopology(transport)
         self.own_moves = AsyncOwnMoves(transport)
         self.cost_reports = AsyncCostReports(transport)
         self.forecasts = AsyncForecasts(transport)

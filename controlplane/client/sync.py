@@ -16,6 +16,7 @@ from controlplane.client import (
     bulk_calls,
     calendar_calls,
     calls,
+    cell_calls,
     definition_calls,
     management,
     money_calls,
@@ -28,6 +29,7 @@ from controlplane.client import (
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
 from controlplane.client.exporting import Exports
+from controlplane.client.placing import Cells, Relocations, Topology
 from controlplane.client.profiles import find_settings
 from controlplane.client.retrying import Retries
 from controlplane.client.transport import Transport
@@ -239,6 +241,8 @@ class Tenant(Resource):
 
     get = Sends(management.get_tenant)
     edit = Sends(management.edit_tenant)
+    quotas = Sends(cell_calls.get_quotas)
+    delays = Sends(cell_calls.read_delays)
 
 
 class Members(Resource):
@@ -352,6 +356,9 @@ class Clockhouse:
         self.api_keys = ApiKeys(transport)
         self.usage = Usage(transport)
         self.moves = Moves(transport)
+        self.cells = Cells(transport)
+        self.relocations = Relocations(transport)
+        self.topology = Topology(transport)
         self.own_moves = OwnMoves(transport)
         self.cost_reports = CostReports(transport)
         self.forecasts = Forecasts(transport)

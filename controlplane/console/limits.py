@@ -10,17 +10,14 @@ from cells.contract import Scope
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.topology.use import QuotaUse, live_use
 
-#: quota → (what it is called, what happens over it)
+#: quota → what it is called
 WORDS = {
-    "job_runs_per_second": ("Runs a second", "runs wait for their turn"),
-    "workflow_steps_per_second": ("Workflow steps a second", "steps wait for their turn"),
-    "strict_jobs_per_second": (
-        "Jobs without a window, a second",
-        "such a job is refused, with the next free instant",
-    ),
-    "pending_timers": ("Waiting timers", "new jobs are refused"),
-    "running_runs": ("Runs at the same time", "runs wait for their turn"),
-    "api_requests_per_second": ("API requests a second", "requests are refused with 429 and Retry-After"),
+    "job_runs_per_second": "Runs a second",
+    "workflow_steps_per_second": "Workflow steps a second",
+    "strict_jobs_per_second": "Jobs without a window, a second",
+    "pending_timers": "Waiting timers",
+    "running_runs": "Runs at the same time",
+    "api_requests_per_second": "API requests a second",
 }
 POLICIES = {
     "HOME_ASYNC": "Kept in the home region, copied to others in the background.",
@@ -59,7 +56,7 @@ def limits(visit: Visit) -> HttpResponse:
         "api_requests_per_second": visit.url("usage"),
     }
     shown = [
-        Limit(use=use, words=WORDS[use.name][0], over=WORDS[use.name][1], href=behind.get(use.name, ""))
+        Limit(use=use, words=WORDS[use.name], over=use.over_means, href=behind.get(use.name, ""))
         for use in uses
     ]
     return visit.page(

@@ -86,8 +86,6 @@ def choose_cell(
     loss = spares[name]
     others = f", most of {len(fitting)}" if len(fitting) > 1 else ""
     why = f"{name}: open in {wish.region}, {fitting[name]} runs/s of promises left afterwards{others}"
-    if loss is not None:
-        why += f"; {loss.sentence}"
     return Choice(
         cell=name,
         why=why,

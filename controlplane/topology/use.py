@@ -30,6 +30,23 @@ MEASURED = {
     "running_runs": "now",
     "api_requests_per_second": "the newest minute within the last hour",
 }
+#: quota → (DELAYED or REFUSED, what that is in words, who sees to it). Nothing is ever dropped.
+OVER = {
+    "job_runs_per_second": ("DELAYED", "runs wait for their turn", "the cell's release gate, in each class"),
+    "workflow_steps_per_second": ("DELAYED", "steps wait for their turn", "the cell's workflow engine"),
+    "strict_jobs_per_second": (
+        "REFUSED",
+        "such a job is refused, with the next free instant",
+        "the cell, as it is created or changed",
+    ),
+    "pending_timers": ("REFUSED", "new jobs are refused", "the cell, as it is created or changed"),
+    "running_runs": ("DELAYED", "runs wait for their turn", "the cell's release gate, polls and parked work"),
+    "api_requests_per_second": (
+        "REFUSED",
+        "requests are refused with 429 and Retry-After",
+        "the routers, together",
+    ),
+}
 #: Counted by the cell to one beyond the quota.
 _BOUNDED = frozenset({"pending_timers", "running_runs"})
 _PER_MINUTE = {
@@ -56,6 +73,21 @@ class QuotaUse:
     def at_least(self) -> bool:
         """Whether more is used than was counted."""
         return self.used is not None and self.name in _BOUNDED and self.used > self.quota
+
+    @property
+    def over(self) -> str:
+        """What happens beyond it: work is DELAYED, or REFUSED (429; 409 for jobs without a window)."""
+        return OVER[self.name][0]
+
+    @property
+    def over_means(self) -> str:
+        """The same in words."""
+        return OVER[self.name][1]
+
+    @property
+    def enforced_by(self) -> str:
+        """Who sees to it."""
+        return OVER[self.name][2]
 
     @property
     def share(self) -> float | None:

@@ -10,7 +10,14 @@ from rest_framework.response import Response
 
 from cells.contract import Scope
 from controlplane.api.base import ApiView, tenant_or_404, with_etag
-from controlplane.api.documents import LiveTenantDocument, TenantDocument, show_live_tenant, show_tenant
+from controlplane.api.documents import (
+    LiveTenantDocument,
+    QuotasDocument,
+    TenantDocument,
+    show_live_tenant,
+    show_quotas,
+    show_tenant,
+)
 from controlplane.api.forms import Because, EditTenant
 from controlplane.api.permissions import needs
 from controlplane.tenants.actions.tenants import pause_work, resume_work, update_tenant
@@ -36,6 +43,15 @@ class TenantView(ApiView):
         )
         tenant = tenant_or_404(self.tenant_id)
         return with_etag(show_tenant(tenant), tenant.version)
+
+
+class QuotasView(ApiView):
+    scopes = needs(GET=Scope.JOBS_READ)
+
+    @extend_schema(operation_id="get_quotas", responses=QuotasDocument)
+    def get(self, request: Request) -> Response:
+        """Each quota, what is used of it now, and what happens over it. Operators name the tenant."""
+        return Response(show_quotas(tenant_or_404(self.tenant_id)))
 
 
 class _TenantVerb(ApiView):

@@ -22,6 +22,7 @@ from controlplane.api.forms import Because, NewCell, NewRegion, WouldPlace
 from controlplane.api.idempotency import once
 from controlplane.api.pagination import keyset_page
 from controlplane.api.permissions import needs
+from controlplane.api.topology_documents import OneCellDocument
 from controlplane.errors import NotFound
 from controlplane.topology.actions.cells import register_cell, set_cell_state
 from controlplane.topology.actions.placement import candidates
@@ -40,7 +41,8 @@ def _show_cell(cell: Cell) -> dict[str, Any]:
     return dict(CellDocument(cell).data)
 
 
-def _cell(name: str) -> Cell:
+def found_cell(name: str) -> Cell:
+    """A cell with the figures that its document shows."""
     cell = _cells().filter(pk=name).first()
     if cell is None:
         raise NotFound("no such cell")
@@ -89,7 +91,7 @@ class CellsView(ApiView):
         def create() -> Response:
             cell = register_cell(**form, actor=self.actor)
             return Response(
-                _show_cell(_cell(cell.name)), 201, headers={"Location": f"/v1/admin/cells/{cell.name}"}
+                _show_cell(found_cell(cell.name)), 201, headers={"Location": f"/v1/admin/cells/{cell.name}"}
             )
 
         return once(request, create)
@@ -99,10 +101,10 @@ class CellView(ApiView):
     scopes = needs(GET=Scope.OPERATOR)
     needs_tenant = False
 
-    @extend_schema(operation_id="get_cell", responses=CellDocument)
+    @extend_schema(operation_id="get_cell", responses=OneCellDocument)
     def get(self, request: Request, name: str) -> Response:
-        """One cell."""
-        return Response(_show_cell(_cell(name)))
+        """One cell, with its sites and how far it is drained or filled."""
+        return Response(OneCellDocument(found_cell(name)).data)
 
 
 class _CellVerb(ApiView):
@@ -113,7 +115,7 @@ class _CellVerb(ApiView):
     @extend_schema(request=Because, responses=CellDocument)
     def post(self, request: Request, name: str) -> Response:
         set_cell_state(name=name, state=self.state, actor=self.actor, reason=self.read(Because)["reason"])
-        return Response(_show_cell(_cell(name)))
+        return Response(_show_cell(found_cell(name)))
 
 
 @extend_schema_view(post=extend_schema(operation_id="open_cell", description="Takes new tenants (again)."))
@@ -124,11 +126,6 @@ class OpenCellView(_CellVerb):
 @extend_schema_view(post=extend_schema(operation_id="cordon_cell", description="No new tenants."))
 class CordonCellView(_CellVerb):
     state = CellState.CORDONED
-
-
-@extend_schema_view(post=extend_schema(operation_id="drain_cell", description="To be emptied."))
-class DrainCellView(_CellVerb):
-    state = CellState.DRAINING
 
 
 @extend_schema_view(post=extend_schema(operation_id="retire_cell", description="Gone; must be empty."))
@@ -163,5 +160,6 @@ class ChooseView(ApiView):
             runs_per_second=form["job_runs_per_second"],
             dedicated=form["dedicated"],
         )
-        choice = choose_cell(wish, candidates(form["region"]))
-        return Response({"cell": choice.cell, "why": choice.why, "refused": dict(choice.refused)})
+        found = candidates(form["region"])
+        choice = choose_cell(wish, found, beside=found)
+        return Response(ChoiceDocument({"cell": choice.cell, **choice.told()}).data)

@@ -11,6 +11,7 @@ from controlplane.client.cli import (
     billing,
     bulk,
     calendars,
+    cells,
     definitions,
     exports,
     importing,
@@ -24,6 +25,7 @@ from controlplane.client.cli import (
     redrives,
     runs,
     targets,
+    topology,
     workflows,
     working,
 )
@@ -56,6 +58,11 @@ app.add_typer(exports.app, name="exports")
 app.add_typer(people.keys, name="keys")
 app.add_typer(people.members, name="members")
 app.add_typer(moves.app, name="moves")
+app.add_typer(cells.app, name="cell")
+app.add_typer(topology.topology, name="topology")
+app.add_typer(topology.placements, name="placements")
+command(app, "quotas")(topology.quotas)
+command(app, "delays")(topology.delays)
 app.add_typer(working.app, name="worker")
 app.add_typer(importing.app, name="import")
 app.add_typer(accounts.profile, name="profile")
