@@ -103,6 +103,7 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         backfill_id=backfill,
         **_billed(stack, tenant),
         move=_given_up_move(stack, tenant),
+        relocation=_drained_cell(stack),
     )
     return tenant
 
@@ -178,6 +179,23 @@ def _given_up_move(stack: Stack, tenant: Tenant) -> str:
 
     eventually_sync(over, timeout=60)
     return move
+
+
+def _drained_cell(stack: Stack) -> str:
+    """A cell without tenants that was drained, and is gone for good."""
+    operator, name = operator_api(stack), f"spare-{secrets.token_hex(4)}"
+    region = operator.get("/v1/admin/regions")["items"][0]["name"]
+    made = {"name": name, "region": region, "url": "http://127.0.0.1:1", "key_hex": "00" * 32}
+    operator.call("POST", "/v1/admin/cells", made)
+    drained = operator.call("POST", f"/v1/admin/cells/{name}:drain", {})
+    relocation = str(drained["relocation"]["relocation_id"])
+
+    def over() -> bool:
+        return bool(operator.get(f"/v1/admin/relocations/{relocation}")["state"] == "DONE")
+
+    eventually_sync(over, timeout=60)
+    operator.call("POST", f"/v1/admin/cells/{name}:retire", {})
+    return relocation
 
 
 def _under_way(api: Api, queue: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 from typing import Annotated
 
@@ -10,10 +11,12 @@ from starlette.responses import Response
 
 from cells.api import shapes
 from cells.api.documents import instant
-from cells.api.problems import invalid, query_fault
+from cells.api.internal import TenantId
+from cells.api.problems import invalid, not_found, query_fault
 from cells.api.queries import DelaysQuery
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import Scope
+from cells.domain import ids
 from cells.domain.crowding import statement
 
 routes = Routes("Statistics")
@@ -37,13 +40,31 @@ _METHOD = (
 async def read_delays(call: Call, query: Annotated[DelaysQuery, Query()]) -> Response:
     """Read what the tenant's runs of at most seven days waited for: windows, retries, its quotas, its
     workers, its own runs, other tenants of its cell, its targets."""
+    return await _told(call, call.tenant_id, query)
+
+
+@routes.add(
+    "GET",
+    "/internal/tenants/{tenant_id}/delays",
+    Rule(scope=Scope.INTERNAL, internal=True),
+    answers={200: ("The delay, part by part.", None)},
+)
+async def read_delays_of(call: Call, tenant_id: TenantId, query: Annotated[DelaysQuery, Query()]) -> Response:
+    """Read the same of any tenant, for those who operate the cell."""
+    found = ids.decode(ids.TENANT, tenant_id)
+    if found is None:
+        raise not_found("tenant")
+    return await _told(call, found, query)
+
+
+async def _told(call: Call, tenant_id: uuid.UUID, query: DelaysQuery) -> Response:
     until = query.until or call.services.now()
     since = query.since or until - _SPAN
     if since >= until:
         raise invalid([query_fault("since", "must lie before until")])
     if until - since > _LONGEST:
         raise invalid([query_fault("since", "lies more than 7 days before until")])
-    minutes, began = await call.services.store.waits(call.tenant_id, since=since, until=until, most=_RUNS)
+    minutes, began = await call.services.store.waits(tenant_id, since=since, until=until, most=_RUNS)
     told = statement(minutes, began)
     waited = told.waited
     return answer(

@@ -24,7 +24,7 @@ from controlplane.topology.models import Cell, CellState
 STALE = timedelta(seconds=60)
 LATE_MS = 2_000
 _PRIORITIES = ("CRITICAL", "HIGH", "DEFAULT", "LOW")
-_SETTABLE = {CellState.OPEN: "Open", CellState.CORDONED: "Cordon", CellState.DRAINING: "Drain"}
+_SETTABLE = {CellState.OPEN: "Open", CellState.CORDONED: "Cordon", CellState.RETIRED: "Retire"}
 
 _LENGTHEN = ("from", "until", "extra_seconds", "tenant", "reason")
 
@@ -70,7 +70,7 @@ def sight(cell: Cell, *, now: datetime) -> Sight:
         {**host, "started_at": parse_datetime(str(host.get("started_at", "")))}
         for host in status.get("hosts") or ()
     )
-    health, why = _health(cell, status, now)
+    health, why = health_of(cell, status, now)
     return Sight(
         cell=cell,
         health=health,
@@ -85,7 +85,8 @@ def sight(cell: Cell, *, now: datetime) -> Sight:
     )
 
 
-def _health(cell: Cell, status: dict[str, Any], now: datetime) -> tuple[str, str]:
+def health_of(cell: Cell, status: dict[str, Any], now: datetime) -> tuple[str, str]:
+    """good, wait or bad, and why."""
     if cell.status_error:
         return "bad", f"does not answer: {cell.status_error}"
     if cell.status_at is None or now - cell.status_at > STALE:
@@ -118,7 +119,7 @@ def cell_list(request: HttpRequest) -> HttpResponse:
 
 @operator_page("GET", "POST")
 def one_cell(request: HttpRequest, name: str) -> HttpResponse:
-    """GET /admin/pages/cells/<name>/; POST opens, cordons or drains it."""
+    """GET /admin/pages/cells/<name>/; POST opens, cordons or retires it."""
     cell = _cells().filter(pk=name).first()
     if cell is None:
         raise Http404
@@ -148,6 +149,7 @@ def one_cell(request: HttpRequest, name: str) -> HttpResponse:
         stretch=[f"{now.astimezone(UTC) + timedelta(minutes=m):%Y-%m-%dT%H:%M}" for m in (1, 31)],
         sites=cell.sites.all(),
         placements=placements,
+        relocation=cell.relocations.filter(state__in=["RUNNING", "PAUSED"]).first(),
         states=[(value, word) for value, word in _SETTABLE.items() if value != cell.state],
     )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db.models import F, Q
@@ -19,6 +20,7 @@ from billing.live import latest_hour
 from billing.reports import daily_cost, daily_cost_of
 from cells.contract import Metric
 from controlplane.adminsite import operator
+from controlplane.console.delays import PARTS
 from controlplane.events.models import AuditEvent
 from controlplane.operators.models import SupportVisit
 from controlplane.operators.pages import act, operator_page, page
@@ -26,6 +28,7 @@ from controlplane.operators.reads import record_read
 from controlplane.operators.support import VISIT_MINUTES, begin_visit, payload_grant
 from controlplane.tenants.actions.tenants import resume_tenant, set_quotas, suspend_tenant
 from controlplane.tenants.models import ApiKey, Quota, Tenant, TenantState, User
+from controlplane.topology.cell_client import CellUnreachable, call_cell
 
 _PAGE = 50
 
@@ -185,8 +188,43 @@ def _quotas(request: HttpRequest, tenant: Tenant, reason: str) -> None:
         return
     act(
         request, set_quotas, "The quotas are set; the cell and the routers are told.",
-        tenant_id=tenant.id, quotas={name: int(text) for name, text in given.items()}, reason=reason,
+        tenant_id=tenant.id, quotas={name: int(text) for name, text in given.items()},
+        override="override" in request.POST, reason=reason,
     )  # fmt: skip
+
+
+@operator_page()
+def delays(request: HttpRequest, slug: str) -> HttpResponse:
+    """GET /admin/pages/tenants/<slug>/delays?hours=24: what its runs waited for, as its own page says it."""
+    tenant = _tenant(slug)
+    record_read(tenant_id=tenant.id, actor=operator(request), what=request.path)
+    text = request.GET.get("hours", "24")
+    hours = int(text) if text in ("1", "24", "168") else 24
+    until = timezone.now().astimezone(UTC).replace(microsecond=0)
+    span = urlencode({"since": _utc_text(until - timedelta(hours=hours)), "until": _utc_text(until)})
+    told: dict[str, Any] | None = None
+    placement = getattr(tenant, "placement", None)
+    if placement is not None:
+        try:
+            told = call_cell(
+                placement.cell, "GET", f"/internal/tenants/{tenant.public_id}/delays?{span}", timeout=20.0
+            )
+        except CellUnreachable as away:
+            messages.error(request, f"The cell does not answer: {away}")
+    parts = sorted(told["parts"], key=lambda part: -part["ms"]) if told else []
+    return page(
+        request,
+        "delays.html",
+        f"Delays of {tenant.name}",
+        tenant=tenant,
+        hours=hours,
+        told=told,
+        parts=[(PARTS[part["part"]][0] if part["part"] in PARTS else part["part"], part) for part in parts],
+    )
+
+
+def _utc_text(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
 
 
 def unconfirmed() -> Any:

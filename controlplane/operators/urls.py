@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from controlplane.operators import cells, moves, system, tenants
+from controlplane.operators import cells, moves, relocations, system, tenants, topology
 from controlplane.operators.money_urls import money_patterns
 
 app_name = "operators"
@@ -11,11 +11,17 @@ urlpatterns = [
     path("cells/", cells.cell_list, name="cells"),
     path("cells/<slug:name>/", cells.one_cell, name="cell"),
     path("cells/<slug:name>/lengthen", cells.lengthen, name="cell-lengthen"),
+    path("cells/<slug:name>/<slug:kind>", relocations.plan, name="relocation-plan"),
+    path("relocations/<str:relocation>/", relocations.one_relocation, name="relocation"),
+    path("topology/", topology.topology_map, name="topology"),
+    path("placements/", topology.placement_list, name="placements"),
+    path("ownership/", topology.ownership, name="ownership"),
     path("moves/", moves.move_list, name="moves"),
     path("moves/<str:move>/", moves.one_move, name="move"),
     path("moves/<str:move>/abort", moves.move_abort, name="move-abort"),
     path("tenants/", tenants.tenant_list, name="tenants"),
     path("tenants/<slug:slug>/", tenants.one_tenant, name="tenant"),
+    path("tenants/<slug:slug>/delays", tenants.delays, name="tenant-delays"),
     path("tenants/<slug:slug>/<slug:verb>", tenants.tenant_action, name="tenant-action"),
     *money_patterns,
     path("system/", system.system, name="system"),

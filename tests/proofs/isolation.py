@@ -297,6 +297,15 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "register_cell": {
             "name": "intruder", "region": "local", "url": "http://127.0.0.1:1", "key_hex": "00" * 32,
         },
+        "add_cell": {
+            "name": "intruder", "region": "local", "url": "http://127.0.0.1:1", "key_hex": "00" * 32,
+            "database_url": "postgresql://127.0.0.1:1/none", "valkey_url": "redis://127.0.0.1:1/0",
+        },
+        "check_cell": {},
+        "fill_cell": {},
+        "pause_relocation": {},
+        "resume_relocation": {},
+        "stop_relocation": {},
         "cordon_cell": {},
         "drain_cell": {},
         "open_cell": {},

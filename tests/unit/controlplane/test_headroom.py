@@ -33,7 +33,11 @@ def test_the_hardest_loss_is_told_with_its_numbers() -> None:
 
 def test_one_cell_cannot_be_lost_whatever_is_placed() -> None:
     assert spare([_cell("c1", promised=300)]) is None
-    idle = [_cell("c1", promised=300), _cell("new", state="CORDONED"), _cell("own", dedicated=True, promised=9)]
+    idle = [
+        _cell("c1", promised=300),
+        _cell("new", state="CORDONED"),
+        _cell("own", dedicated=True, promised=9),
+    ]
     assert spare(idle) is None
     assert choose_cell(WISH, idle, beside=idle).cell == "c1"
 

@@ -1,4 +1,4 @@
-"""What a tenant's runs waited for, and who was served meanwhile; how busy the cell is, what it has not shipped."""
+"""What a tenant's runs waited for, and who was served meanwhile; how busy a cell is."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_a_period_is_told_part_by_part(running: Cell) -> None:
     waited = parts["own_queue"] + parts["others"]
     assert parts["others"] >= int(waited * 0.74)
     assert told["crowded_minutes"][0]["others_ms"] == parts["others"]
-    assert not (parts["retries"] or parts["quota"] or parts["workers"])
+    assert (parts["retries"], parts["quota"], parts["workers"]) == (0, 0, 0)
 
 
 async def test_what_it_refuses(running: Cell) -> None:
