@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from cells.domain.job import JobDefinition, JobState, Priority, ScheduleType
-from cells.ports import AllowanceExceeded, NewJob, TenantConfig
+from cells.ports import AllowanceExceeded, NewJob, QuotaExceeded, TenantConfig
 from cells.store.arrays import from_datetime, instants, uuids
 from cells.store.database import Connection, fetch_all, fetch_one, run
 
@@ -114,6 +114,12 @@ class PendingTimers:
             trust = min(count / _COUNTED_PER_SECOND, _LONGEST_TRUST_SECONDS)
             self._counts[tenant] = (count, now + trust)
         return max(limit - count, 0)
+
+    async def take(self, connection: Connection, tenant: uuid.UUID, limit: int) -> None:
+        """One more timer: of a job that had none. `QuotaExceeded` where there is no room."""
+        if await self.room(connection, tenant, limit) <= 0:
+            raise QuotaExceeded("pending_timers", limit)
+        self.add(tenant, 1)
 
     def add(self, tenant: uuid.UUID, timers: int) -> None:
         """Timers were created."""

@@ -16,7 +16,7 @@ from cells.domain.missed import CANCELLED, EDITED, PAUSED, missed, through
 from cells.domain.run import RunState
 from cells.domain.transitions import job_allowed
 from cells.ports import Conflict, Fence, JobRow, NewJob, TenantConfig, Terminal
-from cells.store.allowance import check_strict, is_strict, needs_allowance
+from cells.store.allowance import PendingTimers, check_strict, is_strict, needs_allowance
 from cells.store.arrays import blobs, from_datetime, instants, int4s, texts, uuids
 from cells.store.base import StoreBase, fenced
 from cells.store.calendars import outdated
@@ -89,6 +89,8 @@ class JobChanges(StoreBase):
                     raise Conflict("the job has changed since it was read", version=version)
                 entry = Entry()
                 before = await reread_job(connection, tenant, job.job_id)
+                if job.due_at is not None and before.due_at is None:
+                    await self._pending.take(connection, tenant, config.pending_timers)
                 if now is not None and before.definition.schedule != job.definition.schedule:
                     reason = PAUSED if current is JobState.PAUSED else EDITED
                     passed = missed(before.definition.schedule, next_run_at, through(now), reason)
@@ -138,6 +140,7 @@ class JobChanges(StoreBase):
                 next_run_at=next_run_at,
                 due_at=due_at,
                 now=now,
+                pending=self._pending,
             )
             after = await reread_job(connection, fence.tenant_id, job_id)
             if changed:
@@ -159,9 +162,10 @@ async def change_state(
     next_run_at: datetime | None,
     due_at: datetime | None,
     now: datetime | None,
+    pending: PendingTimers,
 ) -> bool:
     """Move one job to a state, inside a fenced transaction that appends `entry`. False if it is in
-    that state already. Raises as `ports.Store.set_job_state` does."""
+    that state already. A timer that it gets counts as one that is created. Raises as `ports.Store.set_job_state` does."""
     tenant = fence.tenant_id
     ids: dict[str, object] = {"tenant": tenant, "job": job_id}
     if state is JobState.ACTIVE and due_at is not None:
@@ -177,6 +181,8 @@ async def change_state(
     verb = _VERBS[state]
     if not job_allowed(verb, JobState(current)):
         raise Conflict(f"a {current} job cannot become {state.value}", version=version)
+    if state is JobState.ACTIVE and due_at is not None:
+        await pending.take(connection, tenant, config.pending_timers)
     if waited_for is not None and state is not JobState.PAUSED:
         before = await reread_job(connection, tenant, job_id)
         passed = _passed_over(before, state, next_run_at, now)

@@ -27,9 +27,11 @@ from cells.ports import (
     JobRow,
     Member,
     OperationStep,
+    QuotaExceeded,
     TenantConfig,
     Terminal,
 )
+from cells.store.allowance import PendingTimers
 from cells.store.arrays import due_to_ms
 from cells.store.base import StoreBase
 from cells.store.database import Connection, Row, fetch_one, fetch_row
@@ -65,7 +67,7 @@ class Operations(StoreBase):
             )
             work = _Slice(
                 connection, Fence(tenant_id=tenant, epoch=epoch),
-                msgspec.json.decode(config, type=TenantConfig), BulkAction(action), now,
+                msgspec.json.decode(config, type=TenantConfig), BulkAction(action), now, self._pending,
             )  # fmt: skip
             for job_id in sorted(slice_):  # one order for all who hold several jobs
                 await work.change(job_id)
@@ -98,13 +100,20 @@ class _Slice:
     """One transaction's share of an operation."""
 
     def __init__(
-        self, connection: Connection, fence: Fence, config: TenantConfig, action: BulkAction, now: datetime
+        self,
+        connection: Connection,
+        fence: Fence,
+        config: TenantConfig,
+        action: BulkAction,
+        now: datetime,
+        pending: PendingTimers,
     ):
         self._connection = connection
         self._fence = fence
         self._config = config
         self._action = action
         self._now = now
+        self._pending = pending
         self._done = 0
         self._unchanged = 0
         self._failures: list[tuple[str, str]] = []
@@ -124,6 +133,8 @@ class _Slice:
             self.fail(job_id, "the job cannot be read")
         except AllowanceExceeded:
             self.fail(job_id, "no room in strict_jobs_per_second")
+        except QuotaExceeded as full:
+            self.fail(job_id, f"no room in {full.scope}")
         except (Conflict, Terminal):
             self.fail(job_id, "the job was changed by somebody else just then")
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
@@ -162,6 +173,7 @@ class _Slice:
             next_run_at=following,
             due_at=timer,
             now=self._now,
+            pending=self._pending,
         )
         self._done += changed
         self._unchanged += not changed

@@ -156,6 +156,25 @@ async def test_pending_timers_are_limited(running: Cell) -> None:
     assert int(answer.headers["retry-after"]) > 0
 
 
+async def test_what_gets_its_timer_later_counts_as_one_that_is_created(running: Cell) -> None:
+    api = running.api
+    await running.place(api.tenant, pending_timers=2)
+    await api.target(target_id=TARGET)
+    paused = await api.job(TARGET)
+    await api.ok("POST", f"/v1/jobs/{paused['job_id']}:pause")
+    await api.job(TARGET)
+    other = await api.job(TARGET)
+    problem = await api.problem(
+        "POST", f"/v1/jobs/{paused['job_id']}:resume", status=429, code="QUOTA_EXCEEDED"
+    )
+    assert (problem["scope"], problem["quota"], problem["limit"]) == ("tenant", "pending_timers", 2)
+    assert (await api.get(f"/v1/jobs/{paused['job_id']}"))["status"] == "PAUSED"
+    await api.ok("DELETE", f"/v1/jobs/{other['job_id']}")
+    await api.ok("POST", f"/v1/jobs/{paused['job_id']}:resume")
+    # What is resumed already stays so, room or not.
+    await api.ok("POST", f"/v1/jobs/{paused['job_id']}:resume")
+
+
 async def test_keys_are_unique(api: Api) -> None:
     await api.target(target_id=TARGET)
     await api.job(TARGET, key="nightly")
