@@ -165,7 +165,8 @@ async def change_state(
     pending: PendingTimers,
 ) -> bool:
     """Move one job to a state, inside a fenced transaction that appends `entry`. False if it is in
-    that state already. A timer that it gets counts as one that is created. Raises as `ports.Store.set_job_state` does."""
+    that state already. A timer that it gets counts as one that is created. Raises as
+    `ports.Store.set_job_state` does."""
     tenant = fence.tenant_id
     ids: dict[str, object] = {"tenant": tenant, "job": job_id}
     if state is JobState.ACTIVE and due_at is not None:
