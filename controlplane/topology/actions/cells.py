@@ -242,9 +242,7 @@ def _never_ready(cell: Cell) -> str | None:
     site = Site.objects.filter(cell=cell, primary=True).exclude(database="").first()
     if site is None or site.ready_at is not None:
         return None
-    return (
-        f"{cell.name} has never been seen ready; `clockhouse cell check {cell.name}` says what it waits for"
-    )
+    return f"{cell.name} was never seen ready; `clockhouse cell check {cell.name}` says what it waits for"
 
 
 def stop_relocation(cell: Cell, kind: RelocationKind, why: str) -> None:

@@ -162,8 +162,8 @@ def test_a_drain_moves_every_tenant_at_its_pace() -> None:
 
 def test_a_drain_without_room_is_refused_with_the_numbers_or_leaves_who_does_not_fit() -> None:
     cell = CellFactory(capacity_runs_per_second=100)
-    small = CellFactory(capacity_runs_per_second=20)
     stays, goes = _tenant(cell, 90), _tenant(cell, 15)
+    small = CellFactory(capacity_runs_per_second=20)
     with pytest.raises(Conflicting, match=r"1 of 2 tenants, with 90 runs/s, fit on no other cell"):
         start_drain(cell=cell.name, **WHO)
     assert Cell.objects.get(pk=cell.name).state == CellState.OPEN
