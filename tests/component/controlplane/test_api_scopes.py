@@ -26,6 +26,7 @@ from controlplane.actors import service
 from controlplane.moves.models import TenantMove
 from controlplane.tenants.actions.api_keys import create_api_key
 from controlplane.tenants.models import Tenant
+from controlplane.topology.models import Relocation, RelocationKind, RelocationState
 from tests.component.billing.months import close, used
 from tests.component.controlplane.contents import contents
 from tests.component.controlplane.factories import CellFactory, MembershipFactory, TenantFactory
@@ -62,8 +63,11 @@ def world(control: None) -> World:
     move = TenantMove.objects.create(
         tenant=theirs, source=cell, destination=CellFactory(), state="ABORTED", started_by="tests"
     )
+    relocation = Relocation.objects.create(
+        cell=cell, kind=RelocationKind.DRAIN, state=RelocationState.STOPPED, started_by="tests"
+    )
     ids = {
-        "move": move.public_id, "member_id": member,
+        "relocation": relocation.public_id, "move": move.public_id, "member_id": member,
         "key_id": key, "tenant": theirs.public_id, "name": cell.name,
         "operator_key_id": operators.key.id, **_billed(theirs),
     }  # fmt: skip
@@ -105,6 +109,7 @@ NEW_CELL = {"name": "c-9", "region": "here", "url": "http://c:1", "key_hex": "00
 #: (method, path template, the scope it needs, a body that would work)
 ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("GET", "/v1/tenant", Scope.JOBS_READ, None),
+    ("GET", "/v1/quotas", Scope.JOBS_READ, None),
     ("PATCH", "/v1/tenant", Scope.ADMIN, {"name": "New"}),
     ("POST", "/v1/tenant:pause", Scope.ADMIN, {}),
     ("POST", "/v1/tenant:resume", Scope.ADMIN, {}),
@@ -141,6 +146,23 @@ ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("GET", "/v1/admin/cells", Scope.OPERATOR, None),
     ("POST", "/v1/admin/cells", Scope.OPERATOR, NEW_CELL),
     ("GET", "/v1/admin/cells/{name}", Scope.OPERATOR, None),
+    (
+        "POST",
+        "/v1/admin/cells:add",
+        Scope.OPERATOR,
+        NEW_CELL | {"database_url": "postgresql://127.0.0.1:1/x", "valkey_url": "redis://127.0.0.1:1"},
+    ),
+    ("POST", "/v1/admin/cells/{name}:check", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/cells/{name}:fill", Scope.OPERATOR, {}),
+    ("GET", "/v1/admin/cells/{name}/relocation-plan", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/relocations", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/relocations/{relocation}", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/relocations/{relocation}:pause", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/relocations/{relocation}:resume", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/relocations/{relocation}:stop", Scope.OPERATOR, {}),
+    ("GET", "/v1/admin/topology", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/suggestions", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/ownership", Scope.OPERATOR, None),
     ("POST", "/v1/admin/cells/{name}:open", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/cells/{name}:cordon", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/cells/{name}:drain", Scope.OPERATOR, {}),
