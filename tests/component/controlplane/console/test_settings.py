@@ -15,7 +15,7 @@ from django.utils import timezone
 from controlplane.console.acting import first_use
 from controlplane.events.models import AuditEvent
 from controlplane.tenants.models import ApiKey, Invitation, Membership
-from tests.component.controlplane.console.cell import Cell
+from tests.component.controlplane.console.cell import DELAYS, Cell
 from tests.component.controlplane.console.conftest import Signed, sign_in
 from tests.component.controlplane.contents import contents
 from tests.component.controlplane.factories import MembershipFactory, UserFactory
@@ -324,6 +324,28 @@ def test_limits_show_what_is_used(owner: Signed, cell: Cell) -> None:
     away = owner.browser.get(owner.base + "/settings/limits")
     assert away.status_code == 200
     assert b"What runs now is not known" in away.content
+
+
+def test_delays_say_whose_doing_they_were(owner: Signed, cell: Cell) -> None:
+    url = owner.base + "/delays"
+    assert b"No run began in this time" in owner.browser.get(url).content
+    parts = [
+        {"part": "others", "ms": 7500, "mean_ms": 750.0, "share": 75.0},
+        {"part": "window", "ms": 2500, "mean_ms": 250.0, "share": 25.0},
+        {"part": "tomorrows", "ms": 0, "mean_ms": 0.0, "share": 0.0},
+    ]
+    crowded = {"minute": "2026-11-30T06:00:00Z", "runs": 4, "others_ms": 7500, "others_share": 90.0}
+    told = {
+        **DELAYS, "runs": 10, "complete": False, "waited_ms": 10000, "mean_ms": 1000.0, "parts": parts,
+        "crowded_minutes": [crowded], "sentence": "10 runs waited.",
+    }  # fmt: skip
+    cell.answers["GET /v1/delays"] = (200, told)
+    page = owner.browser.get(url + "?span=1h").content.decode()
+    assert page.index("Other tenants of the cell") < page.index("Their own dispatch windows")
+    assert "75.0 %" in page
+    assert "There were more runs than that." in page
+    assert owner.browser.get(url + "?span=forever").status_code == 200
+    assert f'href="{url}"' in owner.browser.get(owner.base + "/settings/limits").content.decode()
 
 
 def test_getting_started_carries_the_readers_own_key(owner: Signed, cell: Cell) -> None:
