@@ -44,6 +44,7 @@ first answer again, with status 200 and `Idempotency-Replayed: true`.
 #: Behind the cells' own tags, in this order. By the first segment of the path.
 _MANAGEMENT_TAGS = {
     "tenant": ("Tenant", "Your account: settings, quotas and their use, placement."),
+    "quotas": ("Tenant", "Your account: settings, quotas and their use, placement."),
     "members": ("Members", "Who may use the console, as what."),
     "api-keys": ("API keys", "Keys of programs."),
     "audit-log": ("Audit log", "Who changed what, when and why."),

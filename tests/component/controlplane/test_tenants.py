@@ -141,6 +141,7 @@ def test_the_api_tells_quotas_with_their_use(control: None) -> None:
         api = tenant_admin(tenant)
         cell.use |= {"pending_timers": tenant.quota.pending_timers + 1, "job_runs_per_second": 25.0}
         document = api.get("/v1/tenant").json
+        assert api.get("/v1/quotas").json == {"items": document["usage"], "unknown": None}
         use = {each["name"]: each for each in document["usage"]}
         assert list(use) == list(type(tenant.quota).NAMES)
         assert document["usage_unknown"] is None
@@ -149,7 +150,9 @@ def test_the_api_tells_quotas_with_their_use(control: None) -> None:
         assert (use["running_runs"]["used"], use["running_runs"]["quota"]) == (3, 10_000)
         assert use["strict_jobs_per_second"] == {
             "name": "strict_jobs_per_second", "quota": 0, "used": 0, "at_least": False, "share": None,
-            "measured": "the busiest second of the coming day", "unknown_since": None,
+            "measured": "the busiest second of the coming day", "unknown_since": None, "over": "REFUSED",
+            "over_means": "such a job is refused, with the next free instant",
+            "enforced_by": "the cell, as it is created or changed",
         }  # fmt: skip
         assert use["api_requests_per_second"]["used"] is None  # no meters of routers have ever come
         asked = [call for call in cell.calls if call.target.startswith("/internal/")]

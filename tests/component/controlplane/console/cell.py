@@ -244,20 +244,6 @@ FIGURES = {
     "lag_mean_ms": 5.0,
 }
 
-#: What its runs waited for: nothing, as none has begun.
-DELAYS: dict[str, Any] = {
-    "since": "2026-11-29T06:33:00Z",
-    "until": "2026-11-30T06:33:00Z",
-    "runs": 0,
-    "complete": True,
-    "waited_ms": 0,
-    "mean_ms": None,
-    "parts": [],
-    "crowded_minutes": [],
-    "sentence": "No run of this time has begun.",
-    "method": "By where their time went.",
-}
-
 #: What the cell tells the control plane of a tenant's use.
 USE = {
     "at": "2026-11-30T06:33:00Z",
@@ -379,7 +365,6 @@ class Cell:
             "POST /v1/redrives/op_2:stop": {**REDRIVE, "state": "STOPPED"},
             "GET /v1/targets": {"items": [TARGET], "next_cursor": None},
             "GET /v1/dlq": {"items": [], "groups": [], "truncated": False, "next_cursor": None},
-            "GET /v1/delays": DELAYS,
             "GET /v1/stats": {"since": "", "until": "", "minutes": [FIGURES], "total": FIGURES},
             "POST /v1/schedules:preview": {
                 "occurrences": [

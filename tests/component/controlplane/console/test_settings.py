@@ -15,7 +15,7 @@ from django.utils import timezone
 from controlplane.console.acting import first_use
 from controlplane.events.models import AuditEvent
 from controlplane.tenants.models import ApiKey, Invitation, Membership
-from tests.component.controlplane.console.cell import DELAYS, Cell
+from tests.component.controlplane.console.cell import Cell
 from tests.component.controlplane.console.conftest import Signed, sign_in
 from tests.component.controlplane.contents import contents
 from tests.component.controlplane.factories import MembershipFactory, UserFactory
@@ -328,6 +328,11 @@ def test_limits_show_what_is_used(owner: Signed, cell: Cell) -> None:
 
 def test_delays_say_whose_doing_they_were(owner: Signed, cell: Cell) -> None:
     url = owner.base + "/delays"
+    nothing = {
+        "since": "", "until": "", "runs": 0, "complete": True, "waited_ms": 0, "mean_ms": None, "parts": [],
+        "crowded_minutes": [], "sentence": "No run of this time has begun.", "method": "By where it went.",
+    }  # fmt: skip
+    cell.answers["GET /v1/delays"] = (200, nothing)
     assert b"No run began in this time" in owner.browser.get(url).content
     parts = [
         {"part": "others", "ms": 7500, "mean_ms": 750.0, "share": 75.0},
@@ -336,7 +341,7 @@ def test_delays_say_whose_doing_they_were(owner: Signed, cell: Cell) -> None:
     ]
     crowded = {"minute": "2026-11-30T06:00:00Z", "runs": 4, "others_ms": 7500, "others_share": 90.0}
     told = {
-        **DELAYS, "runs": 10, "complete": False, "waited_ms": 10000, "mean_ms": 1000.0, "parts": parts,
+        **nothing, "runs": 10, "complete": False, "waited_ms": 10000, "mean_ms": 1000.0, "parts": parts,
         "crowded_minutes": [crowded], "sentence": "10 runs waited.",
     }  # fmt: skip
     cell.answers["GET /v1/delays"] = (200, told)
