@@ -161,7 +161,7 @@ def _valkey(look: Look, cell: str, url: str) -> None:
                 look.faults.append(
                     _fault(f"holds keys of something else ({others}); give it a database of its own", _VALKEY)
                 )
-    except (redis.RedisError, ValueError, OSError) as error:
+    except (redis.RedisError, TypeError, ValueError, OSError) as error:  # of unknown parameters, too
         look.faults.append(_fault(f"cannot be used: {_short(error)}", _VALKEY))
 
 

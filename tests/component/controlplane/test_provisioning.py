@@ -32,7 +32,6 @@ from tests.waiting import eventually_sync
 
 pytestmark = pytest.mark.usefixtures("control")
 KEY = bytes(range(32))
-_VALKEY = 13
 
 
 @dataclass(frozen=True)
@@ -54,24 +53,17 @@ class Engines:
 
 
 @pytest.fixture
-def place(engines: TestEngines) -> Iterator[Engines]:
+def place(engines: TestEngines, valkey_url: str) -> Iterator[Engines]:
     """An empty database, an empty Valkey, a free port."""
-    engines.start()
     name = f"new-{uuid.uuid4().hex[:8]}"
     database = name.replace("-", "_")
     port = Reservation()
-    valkey = redis.Redis.from_url(engines.valkey_url(_VALKEY))
-    valkey.flushdb()
     with psycopg.connect(engines.postgres.url, autocommit=True) as admin:
         admin.execute(f'CREATE DATABASE "{database}"')
         RegionFactory()
         port.release()
-        yield Engines(
-            name, engines.database_url(database), engines.valkey_url(_VALKEY), f"http://127.0.0.1:{port.port}"
-        )
+        yield Engines(name, engines.database_url(database), valkey_url, f"http://127.0.0.1:{port.port}")
         admin.execute(f'DROP DATABASE "{database}" WITH (FORCE)')
-    valkey.flushdb()
-    valkey.close()
 
 
 @contextmanager
