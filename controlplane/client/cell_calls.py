@@ -15,6 +15,7 @@ from controlplane.client.cell_documents import (
     Placement,
     Quotas,
     Readiness,
+    Region,
     Relocation,
     RelocationPlan,
     Suggestions,
@@ -191,6 +192,17 @@ def stop_relocation(relocation_id: str, *, reason: str | None = None) -> Call[Re
 def get_topology() -> Call[Topology]:
     """Regions, cells and sites with headroom, use and lag."""
     return Call(method="GET", path="/v1/admin/topology", read=reads(Topology))
+
+
+def register_region(name: str, *, label: str | None = None, reason: str | None = None) -> Call[Region]:
+    """Make a region known; again, its label is changed."""
+    return Call(
+        method="POST",
+        path="/v1/admin/regions",
+        read=reads(Region),
+        body=without_none(name=name, label=label, reason=reason),
+        keyed=True,
+    )
 
 
 def list_suggestions() -> Call[Suggestions]:

@@ -104,6 +104,15 @@ class RelocationPlan(Document):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Region(Document):
+    """A place with cells of its own."""
+
+    name: str
+    label: str
+    created_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Topology(Document):
     """All regions with their cells, as documents."""
 

@@ -37,6 +37,7 @@ class Topology(Resource):
     """`client.topology`: where tenants live and should, for operators' keys"""
 
     get = Sends(cell_calls.get_topology)
+    register_region = Sends(cell_calls.register_region)
     suggestions = Sends(cell_calls.list_suggestions)
     ownership = Sends(cell_calls.get_ownership)
     placements = Pages(cell_calls.list_placements)
@@ -74,6 +75,7 @@ class AsyncTopology(AsyncResource):
     """`client.topology`: where tenants live and should, for operators' keys"""
 
     get = AsyncSends(cell_calls.get_topology)
+    register_region = AsyncSends(cell_calls.register_region)
     suggestions = AsyncSends(cell_calls.list_suggestions)
     ownership = AsyncSends(cell_calls.get_ownership)
     placements = AsyncPages(cell_calls.list_placements)

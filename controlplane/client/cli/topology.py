@@ -46,6 +46,20 @@ def show(session: Session) -> None:
     session.answer(found.raw, lambda: _map(found))
 
 
+@command(topology, "add-region")
+def add_region(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="Lower case letters, digits, hyphens.")],
+    label: Annotated[str | None, typer.Option(help="What people call it.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Goes into the audit log.")] = None,
+) -> None:
+    """Make a region known, before its first cell is added."""
+    found = session.client.topology.register_region(name, label=label, reason=reason)
+    session.answer(
+        found.raw, lambda: f"{found.name} is known. `clockhouse cell add --region {found.name}` makes a cell."
+    )
+
+
 @command(topology, "suggest")
 def suggest(
     session: Session,

@@ -123,6 +123,8 @@ def test_the_map_the_owners_and_suggestions(server: Server, cli: Any) -> None:
         "relocation": None,
     }  # fmt: skip
     region = {"region": "here", "label": "", "n_plus_one": None, "sentence": "one cell", "cells": [mapped]}
+    server.script = [(201, {"name": "there", "label": "", "created_at": "2026-11-30T00:00:00Z"})]
+    assert "cell add --region there" in cli("topology", "add-region", "there").stdout
     server.script = [{"regions": [region]}]
     shown = cli("topology", "show").stdout
     assert "120 of 20,000/s" in shown
