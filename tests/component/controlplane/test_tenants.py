@@ -141,7 +141,6 @@ def test_the_api_tells_quotas_with_their_use(control: None) -> None:
         api = tenant_admin(tenant)
         cell.use |= {"pending_timers": tenant.quota.pending_timers + 1, "job_runs_per_second": 25.0}
         document = api.get("/v1/tenant").json
-        assert api.get("/v1/quotas").json == {"items": document["usage"], "unknown": None}
         use = {each["name"]: each for each in document["usage"]}
         assert list(use) == list(type(tenant.quota).NAMES)
         assert document["usage_unknown"] is None
@@ -157,6 +156,7 @@ def test_the_api_tells_quotas_with_their_use(control: None) -> None:
         assert use["api_requests_per_second"]["used"] is None  # no meters of routers have ever come
         asked = [call for call in cell.calls if call.target.startswith("/internal/")]
         assert [call.caller.scopes for call in asked] == [("internal",)]
+        assert api.get("/v1/quotas").json == {"items": document["usage"], "unknown": None}
         cell.answers[f"GET /internal/tenants/{tenant.public_id}/use"] = (503, {"detail": "away"})
         away = api.get("/v1/tenant").json
     assert "does not answer" in away["usage_unknown"]
