@@ -176,7 +176,9 @@ class Report(APIView):
 class DailyCostView(Report):
     @extend_schema(operation_id="get_daily_cost", responses=CostDocument)
     def get(self, request: Request) -> Response:
-        """What each day cost, line by line."""
+        """What each day's work cost the operator of this installation to do, line by line: the unit costs of
+        its cost model (writes, their replicas, compute, storage), which tenants may see. It is not what a
+        tenant is charged: that is in /v1/usage/forecast and /v1/invoices, at the price book's prices."""
         since, until = range_of(request)
         days = daily_cost(self.tenant_of(request), since, until)
         return Response(
@@ -196,7 +198,8 @@ class AllDailyCostView(Report):
 
     @extend_schema(operation_id="get_all_daily_cost", responses=OperatorCostDocument)
     def get(self, request: Request) -> Response:
-        """Daily cost of each tenant that used anything, a page of tenants at a time."""
+        """What the work of each tenant that used anything cost to do, day by day, at the unit costs of the
+        cost model; a page of tenants at a time."""
         since, until = range_of(request)
         limit, after = self._page(request)
         if "tenant_id" in request.query_params:

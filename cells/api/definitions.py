@@ -49,7 +49,8 @@ Version = Annotated[str, Path(description="A whole number from 1.", examples=["7
 async def put_workflow_definition(call: Call, definition: Name, version: Version) -> Response:
     """Register a version of a definition: a text in YAML or JSON. A version never changes: the same text
     again is answered as before, another one is a 409. A text that is not accepted is a 422 with every
-    fault, its line and its place."""
+    fault, its line and its place. How one is written: `clockhouse definitions language`, or the page "The
+    language of definitions" of the console."""
     number = _number(version)
     text = _text(call)
     parsed = read_definition(text, definition, number)

@@ -71,7 +71,7 @@ def _prefilled(visit: Visit) -> dict[str, str]:
         return given
     job = visit.cell.get(path("jobs", original))
     if job.get("payload_hidden"):
-        messages.info(visit.request, "The payload is not copied: your role may not see it.")
+        messages.info(visit.request, f"The payload is not copied: {visit.why_hidden}.")
     fields = fields_of(job)
     fields.pop("key", None)  # a key belongs to one job
     return {**fields, "name": f"{label(job)} (copy)"[:200], **given}

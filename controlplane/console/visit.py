@@ -107,6 +107,13 @@ class Visit:
         return self.may(Scope.PAYLOADS_READ)
 
     @property
+    def why_hidden(self) -> str:
+        """Why payloads are not shown, in words that go on from "hidden:"."""
+        if self.guest is not None:
+            return "the workspace has not allowed support to see payloads"
+        return "your role may not see payloads"
+
+    @property
     def may_administer(self) -> bool:
         return self.may(Scope.ADMIN)
 

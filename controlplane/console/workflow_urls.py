@@ -3,7 +3,7 @@ word may be an id."""
 
 from django.urls import path
 
-from controlplane.console import definitions, workflow_acts, workflows
+from controlplane.console import definitions, language, workflow_acts, workflows
 
 _T = "t/<slug:slug>/"
 
@@ -16,6 +16,7 @@ workflow_patterns = [
     path(_T + "workflows/<str:workflow_id>/history", workflows.workflow_history, name="workflow-history"),
     path(_T + "workflows/<str:workflow_id>/<slug:verb>", workflow_acts.workflow_act, name="workflow-act"),
     path(_T + "definition-new", definitions.definition_new, name="definition-new"),
+    path(_T + "definition-language", language.definition_language, name="definition-language"),
     path(_T + "definitions/", definitions.definition_list, name="definitions"),
     path(_T + "definitions/<str:name>/", definitions.definition, name="definition"),
 ]

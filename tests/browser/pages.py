@@ -70,6 +70,7 @@ PAGES: dict[str, tuple[Role, str]] = {
     "console:workflow": ("owner", _T + "workflows/{workflow_id}/"),
     "console:workflow-history": ("owner", _T + "workflows/{workflow_id}/history"),
     "console:workflow-act": ("owner", _T + "workflows/{workflow_id}/signal"),
+    "console:definition-language": ("owner", _T + "definition-language"),
     "console:definitions": ("owner", _T + "definitions/"),
     "console:definition": ("owner", _T + "definitions/{definition}/"),
     "console:definition-new": ("owner", _T + "definition-new?from={definition}"),

@@ -29,7 +29,7 @@ from controlplane.client.cli import (
     workflows,
     working,
 )
-from controlplane.client.cli.session import command
+from controlplane.client.cli.session import EXIT_STATUSES, command
 from controlplane.client.wire import user_agent
 
 app = typer.Typer(
@@ -39,8 +39,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Clockhouse: every job at the right time. Address and key come from `clockhouse login`, or from"
     " CLOCKHOUSE_API_URL and CLOCKHOUSE_API_KEY.",
-    epilog="Exit status: 0 done, 1 a bad outcome, 2 wrong usage, 3 not allowed, 4 not found, 5 conflict,"
-    " 6 invalid, 7 limited, 8 the API is away. `--json` on every command is for machines.",
+    epilog=EXIT_STATUSES,
 )
 app.add_typer(making.app, name="jobs")
 bulk.register(jobs.app)

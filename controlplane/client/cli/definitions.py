@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markdown import Markdown
+from rich.markup import escape
 
 from controlplane.client.cli.job_options import Limit
 from controlplane.client.cli.reading import read_text
 from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents
 from controlplane.client.cli.workflow_tables import checked_table, definition_card, definitions_table
 from controlplane.client.definition_calls import named_in
+from controlplane.client.language import language, sample
 
-app = typer.Typer(no_args_is_help=True, help="Definitions of workflows: what they do, version by version.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Definitions of workflows: what they do, version by version. `language` shows how one is written.",
+)
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON; - is stdin.")]
 Name = Annotated[str | None, typer.Option(help="Where the file does not say `workflow`.")]
@@ -29,16 +35,34 @@ def _place(text: str, name: str | None, version: int | None) -> tuple[str, int]:
     return said, int(number)
 
 
-@command(app, "put")
+@command(
+    app,
+    "put",
+    help="Register a version. Every fault of the text is told with its line. A version never changes: the"
+    " same text again changes nothing, another one is refused.\n\n"
+    "A definition to begin with (all of the language: `clockhouse definitions language`):\n\n"
+    f"\b\n{escape(sample())}",
+)
 def put(session: Session, file: File, name: Name = None, version: Version = None) -> None:
-    """Register a version. Every fault of the text is told with its line. A version never changes: the same
-    text again changes nothing, another one is refused."""
+    """Register a version."""
     text = read_text(file)
     found = session.client.definitions.put(*_place(text, name, version), text)
     what = f"{found.name} {found.version}"
     done = f"{what} is registered." if found.created else f"{what} was registered before, with this text."
     hint = f"`clockhouse workflows start {found.name}` starts one."
     session.answer({**found.raw, "created": found.created}, lambda: f"{done} {hint}")
+
+
+@command(app, "language")
+def show_language(session: Session) -> None:
+    """Show how a definition is written: a sample, steps, expressions, retries, undoing, signals, timers,
+    limits. Needs no key."""
+    if session.as_json:
+        session.answer({"text": language(), "sample": sample()})
+    elif session.out.is_terminal:
+        session.out.print(Markdown(language()))
+    else:
+        print(language(), end="")
 
 
 @command(app, "check")

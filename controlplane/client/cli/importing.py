@@ -25,7 +25,9 @@ from controlplane.client.importers.eventbridge import read_eventbridge
 from controlplane.client.importers.plan import Destination, Difference, Plan
 
 app = typer.Typer(
-    no_args_is_help=True, help="Move in from another scheduler. Shows a plan; --apply makes it true."
+    no_args_is_help=True,
+    help="Move in from another scheduler. Shows a plan; --apply makes it true. Exit status 1 if an entry or a"
+    " job was refused, or --prune could not cancel; the others are imported all the same.",
 )
 
 Source = Annotated[str, typer.Argument(metavar="FILE", help="- for stdin.")]

@@ -41,15 +41,16 @@ def usage(
     cost: Annotated[
         bool,
         typer.Option(
-            "--cost", help="What it costs to run, at unit costs, instead; what is charged: `forecast`."
+            "--cost",
+            help="Instead: what doing the work cost the operator of Clockhouse, at the unit costs of its cost"
+            " model. Not what you are charged.",
         ),
     ] = False,
     limit: Annotated[
         int, typer.Option("--limit", "-n", help="With --by job, at most this many; 0 for all.")
     ] = 1000,
 ) -> None:
-    """Show what was used by day, metric, region policy or job, or with --cost what each day
-    costs to run. What you are charged is another question: `clockhouse forecast`, `clockhouse invoices`."""
+    """Show what was used. What you are charged for it: `clockhouse forecast`, `clockhouse invoices`."""
     today = session.now.date()
     days = {"since": day_of(since, today), "until": day_of(until, today)}
     if cost:
@@ -98,7 +99,7 @@ def _usage_table(usage: Usage, items: Sequence[UsageItem], by: By) -> object:
 
 def _cost_table(report: CostReport) -> object:
     made = tables.table(
-        "day", "metric", "quantity", "unit price", "per", "cost", right=("quantity", "per", "cost")
+        "day", "metric", "quantity", "unit cost", "per", "cost", right=("quantity", "per", "cost")
     )
     for day in report.items:
         for line in day.lines:
@@ -113,7 +114,8 @@ def _cost_table(report: CostReport) -> object:
         made.add_row(
             str(day.day), "[bold]all[/bold]", "", "", "", f"[bold]{_money(day.total)} {day.currency}[/bold]"
         )
-    return Group(made, f"From {report.from_} to {report.to}: {_money(report.total)}")
+    said = "What doing this work cost the operator; what you are charged: `clockhouse forecast`."
+    return Group(made, f"From {report.from_} to {report.to}: {_money(report.total)}", f"[dim]{said}[/dim]")
 
 
 def _money(amount: Decimal) -> str:

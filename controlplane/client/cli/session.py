@@ -40,6 +40,23 @@ T = TypeVar("T")
 _PIPE_WIDTH = 250
 OK, BAD_OUTCOME, USAGE, NOT_ALLOWED, NOT_FOUND, CONFLICT, INVALID, LIMITED, AWAY = range(9)
 INTERRUPTED = 130
+#: As `clockhouse --help` ends. README.md has the same, and which commands end with 1.
+EXIT_STATUSES = "\n\n".join(
+    (
+        "Exit status of every command:",
+        "0 done",
+        "1 done with a bad outcome: what was waited for failed, some of several (`import`) were refused",
+        "2 the command line, a file or a profile is wrong",
+        "3 no key, or one that may not",
+        "4 no such thing",
+        "5 a conflict with how things stand now",
+        "6 the API refused the request as invalid, with every fault",
+        "7 a quota or a rate limit",
+        "8 the API is away, or did not answer in time",
+        "130 interrupted",
+        "`--json` on every command is for machines.",
+    )
+)
 _BY_STATUS = {400: INVALID, 401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_FOUND, 409: CONFLICT, 412: CONFLICT}
 
 

@@ -106,6 +106,16 @@ def test_the_cell_knows_who_it_is_and_what_they_may_not(
     assert "payloads:read" not in cell.calls[0].caller.scopes
 
 
+def test_a_guest_is_told_what_holds_for_guests(owner: Signed, cell: Cell, browser: Client) -> None:
+    _visit(browser, owner.membership.tenant)
+    page = browser.get(f"{owner.base}/jobs/{JOB_ID}/").content.decode()
+    assert "the workspace has not allowed support to see payloads" in page
+    assert "your role" not in page
+    refused = browser.get(owner.base + "/settings/members/")
+    assert refused.status_code == 403
+    assert "members of the workspace do that themselves" in refused.content.decode()
+
+
 def test_a_guest_changes_no_people_keys_or_settings(owner: Signed, browser: Client) -> None:
     _visit(browser, owner.membership.tenant)
     before = contents()
