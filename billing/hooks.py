@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -62,10 +62,10 @@ def want(*, topic: str, subject: str) -> None:
     import_string(settings.BILLING_WANT)(topic=topic, subject=subject)
 
 
-def people_of(tenant_id: uuid.UUID) -> tuple[str, list[str]]:
-    """A tenant's name and the addresses of its owners; ("", []) if there is no such tenant."""
-    name, emails = import_string(settings.BILLING_PEOPLE)(tenant_id)
-    return str(name), list(emails)
+def people_of(tenants: Sequence[uuid.UUID]) -> Mapping[uuid.UUID, tuple[str, list[str]]]:
+    """Each tenant's name and the addresses of its owners; those that are none are left out."""
+    found: Mapping[uuid.UUID, tuple[str, list[str]]] = import_string(settings.BILLING_PEOPLE)(tenants)
+    return found
 
 
 def delay_low(*, tenant_id: uuid.UUID, delayed: bool, actor: Actor, reason: str) -> None:

@@ -318,6 +318,7 @@ UNFOLD = {
                         ("Invoices", "receipt_long", "invoices"),
                         ("Price books", "payments", "prices"),
                         ("Contracts", "handshake", "contracts"),
+                        ("Exports", "download", "exports"),
                         ("Billing periods", "calendar_month", "periods"),
                         ("Meters", "speed", "meters"),
                     )

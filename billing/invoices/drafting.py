@@ -21,6 +21,7 @@ from billing.invoices.models import Invoice, InvoiceLine, NothingDue
 from billing.months import next_month
 from billing.periods import closed
 from billing.pricing.accounts import lock_account, shown_taxes
+from billing.pricing.many import Rated
 from billing.pricing.statements import Terms, statement_of, terms_of
 from billing.refusals import Conflicting, NotFound
 from billing.sql import named_sql
@@ -68,9 +69,12 @@ def to_be_drafted(since: datetime) -> Iterator[tuple[uuid.UUID, date]]:
 
 
 @transaction.atomic
-def open_draft(*, tenant_id: uuid.UUID, month: date, actor: Actor, reason: str) -> Invoice | None:
+def open_draft(
+    *, tenant_id: uuid.UUID, month: date, rated: Rated | None = None, actor: Actor, reason: str
+) -> Invoice | None:
     """The draft of a closed month, made if there is none, with its lines; None: nothing is to be
-    charged. An invoice that is already final comes back as it is."""
+    charged. An invoice that is already final comes back as it is. `rated`: what it came to a moment ago;
+    a draft may be that old, as it is computed again when it becomes final."""
     if closed(tenant_id, month) is None:
         raise Conflicting(f"{month:%Y-%m} is not closed: its usage may still change")
     lock_account(tenant_id)
@@ -82,8 +86,11 @@ def open_draft(*, tenant_id: uuid.UUID, month: date, actor: Actor, reason: str) 
     )
     if found is not None and found.state != InvoiceState.DRAFT:
         return found
-    terms = terms_of(tenant_id)
-    statement = statement_of(tenant_id, month, terms)
+    if rated is not None and rated.statement.lines:
+        terms, statement = rated.terms, rated.statement
+    else:
+        terms = terms_of(tenant_id)
+        statement = statement_of(tenant_id, month, terms)
     _check_priced(statement, terms)
     if not statement.lines:
         if found is not None:

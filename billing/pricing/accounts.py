@@ -60,14 +60,29 @@ class Account:
 
 def account_of(tenant_id: uuid.UUID) -> Account:
     """The account, as it holds now. `NotFound` if there is no such tenant."""
-    name, owners = people_of(tenant_id)
-    if not name:
+    found = accounts_of([tenant_id]).get(tenant_id)
+    if found is None:
         raise NotFound("no such tenant")
-    row = BillingAccount.objects.filter(pk=tenant_id).first()
-    if row is None:
-        row = BillingAccount(tenant_id=tenant_id, currency=settings.BILLING_CURRENCY, version=1)
+    return found
+
+
+def accounts_of(tenants: Sequence[uuid.UUID]) -> dict[uuid.UUID, Account]:
+    """The accounts of some tenants; those that are none are left out."""
+    rows = BillingAccount.objects.in_bulk(tenants)
+    return {
+        tenant_id: _account(
+            rows.get(tenant_id)
+            or BillingAccount(tenant_id=tenant_id, currency=settings.BILLING_CURRENCY, version=1),
+            name,
+            owners,
+        )
+        for tenant_id, (name, owners) in people_of(tenants).items()
+    }
+
+
+def _account(row: BillingAccount, name: str, owners: Sequence[str]) -> Account:
     return Account(
-        tenant_id=tenant_id,
+        tenant_id=row.tenant_id,
         currency=row.currency,
         name=name,
         legal_name=row.legal_name,

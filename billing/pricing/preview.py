@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 
 from django.conf import settings
-from django.db import connection
 
 from billing.charging.book import Book, Override
 from billing.charging.charge import Used, charge
 from billing.pricing.books import books_of
-from billing.pricing.contracts import as_override
-from billing.pricing.models import BillingAccount, Contract
+from billing.pricing.many import promises, used_by
+from billing.pricing.models import BillingAccount
 from billing.pricing.statements import period_of, terms_of, used_of
 from billing.reports import tenants_with_usage
-from billing.sql import named_sql
 
-_SQL = named_sql("usage")
 _PAGE = 200
 #: Tenants that are named, those with the greatest change.
 NAMED = 50
@@ -96,17 +93,9 @@ def preview_contract(tenant_id: uuid.UUID, promised: Override, month: date) -> C
 
 def _page(
     tenants: list[uuid.UUID], month: date, currency: str
-) -> list[tuple[uuid.UUID, list[Used], list[Override]]]:
+) -> list[tuple[uuid.UUID, Sequence[Used], Sequence[Override]]]:
     """Usage and promises of those tenants that are billed in the currency."""
-    period = period_of(month)
     others = dict(BillingAccount.objects.filter(tenant_id__in=tenants).values_list("tenant_id", "currency"))
     billed = [t for t in tenants if others.get(t, settings.BILLING_CURRENCY) == currency]
-    promised: dict[uuid.UUID, list[Override]] = defaultdict(list)
-    for row in Contract.objects.filter(tenant_id__in=billed).order_by("effective_from"):
-        promised[row.tenant_id].append(as_override(row))
-    used: dict[uuid.UUID, list[Used]] = defaultdict(list)
-    with connection.cursor() as cursor:
-        cursor.execute(_SQL["usage_of_all"], {"since": period.start, "until": period.end, "tenants": billed})
-        for day, tenant_id, metric, policy, quantity in cursor.fetchall():
-            used[tenant_id].append(Used(day=day, metric=metric, region_policy=policy, quantity=quantity))
-    return [(t, used[t], promised[t]) for t in billed]
+    promised, used = promises(billed), used_by(billed, period_of(month))
+    return [(t, used.get(t, ()), promised.get(t, ())) for t in billed]

@@ -71,13 +71,21 @@ def statement_of(tenant_id: uuid.UUID, month: date, terms: Terms | None = None) 
     """What a month comes to, by what is known of it. Of a closed month it is final."""
     terms = terms or terms_of(tenant_id)
     period = period_of(month)
+    used = used_of(tenant_id, period.start, period.end)
+    return stated(period, used, terms, corrections_in(tenant_id, month, terms))
+
+
+def stated(
+    period: Period, used: Sequence[Used], terms: Terms, corrections: Sequence[Correction]
+) -> Statement:
+    """What usage comes to by a tenant's terms, with what is corrected of earlier months."""
     return charge(
         period,
-        used_of(tenant_id, period.start, period.end),
+        used,
         terms.books,
         overrides=terms.overrides,
         taxes=terms.taxes,
-        corrections=corrections_in(tenant_id, month, terms),
+        corrections=corrections,
         currency=terms.account.currency,
     )
 

@@ -1,9 +1,9 @@
 -- name: dirty
 -- Days to add up, with the marks that were seen. Nobody is held up: what is marked again meanwhile keeps
--- its mark.
+-- its mark. A tenant's days come together, along the key: its month is then added up once for many of them.
 SELECT tenant_id, day, hours, marks FROM billing_dirty_day
-WHERE (day, tenant_id) > (%(day)s::date, %(after)s::uuid)
-ORDER BY day, tenant_id
+WHERE (tenant_id, day) > (%(after)s::uuid, %(day)s::date)
+ORDER BY tenant_id, day
 LIMIT %(limit)s;
 
 -- name: dirty_of_tenant

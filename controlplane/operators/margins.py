@@ -11,12 +11,13 @@ from django.db.models import Count, Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from billing.charging.charge import Statement
 from billing.charging.machine import InvoiceState
 from billing.charging.money import quantize
 from billing.invoices.models import Invoice
 from billing.models import BillingPeriod
 from billing.months import next_month
-from billing.pricing.statements import statement_of
+from billing.pricing.many import rated
 from billing.rating import Rated
 from billing.reports import daily_cost_of
 from billing.usage_models import PeriodState
@@ -58,12 +59,13 @@ class Margin:
 def margins(tenants: Sequence[Tenant], month: date, today: date) -> list[Margin]:
     """Some tenants' month, as far as it has come."""
     until = min(next_month(month), max(month, today) + timedelta(days=1))
-    costs = daily_cost_of([tenant.id for tenant in tenants], month, until) if tenants else {}
-    return [_margin(tenant, month, costs.get(tenant.id, [])) for tenant in tenants]
+    ids = [tenant.id for tenant in tenants]
+    costs = daily_cost_of(ids, month, until) if tenants else {}
+    charged = {each.tenant_id: each.statement for each in rated(ids, month)}
+    return [_margin(tenant, charged[tenant.id], costs.get(tenant.id, [])) for tenant in tenants]
 
 
-def _margin(tenant: Tenant, month: date, days: list[Rated]) -> Margin:
-    statement = statement_of(tenant.id, month)
+def _margin(tenant: Tenant, statement: Statement, days: list[Rated]) -> Margin:
     by_metric: dict[str, Decimal] = {}
     for day in days:
         for line in day.lines:

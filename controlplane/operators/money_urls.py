@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from controlplane.operators import bills, contracts, margins, meters, prices
+from controlplane.operators import bills, contracts, exports, margins, meters, prices
 
 money_patterns = [
     path("money/", margins.margin_list, name="money"),
@@ -15,6 +15,9 @@ money_patterns = [
     path("invoices/<str:invoice_id>/", bills.bill, name="invoice"),
     path("invoices/<str:invoice_id>/pdf", bills.bill_paper, name="invoice-pdf"),
     path("invoices/<str:invoice_id>/<slug:verb>", bills.bill_act, name="invoice-act"),
+    path("exports/", exports.export_list, name="exports"),
+    path("exports/schedules", exports.export_schedule, name="export-schedule"),
+    path("exports/<str:export_id>/files/<str:name>", exports.export_file, name="export-file"),
     path("prices/", prices.price_list, name="prices"),
     path("prices/new", prices.price_new, name="price-new"),
     path("prices/<str:book_id>/withdraw", prices.price_withdraw, name="price-withdraw"),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
+from collections.abc import Collection
 
 from controlplane.tenants.models import Membership, Tenant
 from controlplane.tenants.roles import Role
 
 
-def people_of(tenant_id: uuid.UUID) -> tuple[str, list[str]]:
-    """A tenant's name and the addresses of its owners; empty if there is no such tenant."""
-    name = Tenant.objects.filter(pk=tenant_id).values_list("name", flat=True).first()
-    owners = Membership.objects.filter(tenant_id=tenant_id, role=Role.OWNER, user__is_active=True)
-    return name or "", sorted(owners.values_list("user__email", flat=True))
+def people_of(tenants: Collection[uuid.UUID]) -> dict[uuid.UUID, tuple[str, list[str]]]:
+    """The name of each tenant and the addresses of its owners; those that are none are left out."""
+    owners = Membership.objects.filter(tenant_id__in=tenants, role=Role.OWNER, user__is_active=True)
+    emails: dict[uuid.UUID, list[str]] = defaultdict(list)
+    for tenant_id, email in owners.order_by("user__email").values_list("tenant_id", "user__email"):
+        emails[tenant_id].append(email)
+    names = Tenant.objects.filter(pk__in=tenants).values_list("pk", "name")
+    return {tenant_id: (name, emails.get(tenant_id, [])) for tenant_id, name in names}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import uuid
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, ClassVar
 
 from django.http import FileResponse
@@ -17,11 +15,11 @@ from rest_framework.response import Response
 from billing.exports import requesting
 from billing.exports.machine import Cadence, Dataset, ExportState, Format
 from billing.exports.models import Export, ExportSchedule
-from billing.exports.places import Missing, Retryable, folder_of, open_place
 from billing.ids import EXPORT
 from cells.contract import Scope
 from controlplane.api.base import ApiView, tenant_or_404, with_etag
 from controlplane.api.documents import page_of
+from controlplane.api.downloads import download
 from controlplane.api.export_documents import (
     ExportDocument,
     ExportScheduleDocument,
@@ -40,11 +38,10 @@ from controlplane.api.permissions import needs
 from controlplane.api.problems import bad_parameter
 from controlplane.api.views.operators import OperatorView
 from controlplane.api.views.price_books import named, tenant_in_body, today
-from controlplane.errors import Conflicting, NotFound, Unavailable
+from controlplane.errors import NotFound
 from controlplane.tenants.models import tenant_uuid
 
 FILE = {(200, "application/octet-stream"): OpenApiTypes.BINARY}
-_TYPES = {".csv": "text/csv; charset=utf-8", ".json": "application/json"}
 
 
 def _states(request: Request) -> dict[str, Any]:
@@ -65,43 +62,6 @@ def _asked(form: dict[str, Any]) -> dict[str, Any]:
         "today": today(),
         "reason": form["reason"],
     }
-
-
-def _download(export: Export, name: str) -> FileResponse:
-    """A file of an export that is done, streamed. What is not in its list of files is not found."""
-    if export.state == ExportState.EXPIRED:
-        raise NotFound("nothing left of this export: it has expired")
-    if export.state != ExportState.DONE:
-        raise Conflicting(f"the export is {export.state}: its files are there once it is DONE")
-    found = next((file for file in export.files if file["name"] == name), None)
-    if found is None:
-        raise NotFound("no such file")
-    response = FileResponse(
-        _opened(export, name),
-        as_attachment=True,
-        filename=name,
-        content_type=_TYPES.get(Path(name).suffix, "application/vnd.apache.parquet"),
-    )
-    response["Content-Length"] = str(found["bytes"])
-    response["ETag"] = f'"{found["sha256"]}"'
-    return response
-
-
-def _opened(export: Export, name: str) -> Any:
-    """The file, open; of S3 a copy that is gone once it is closed."""
-    place, path = open_place(export.place), folder_of(export) + name
-    try:
-        local = place.local(path)
-        if local is not None:
-            return local.open("rb")
-        with tempfile.TemporaryDirectory(prefix="clockhouse-download-") as folder:
-            copy = Path(folder) / "file"
-            place.fetch(path, copy)
-            return copy.open("rb")  # it can be read until it is closed, though its name is gone
-    except (Missing, FileNotFoundError) as e:
-        raise NotFound("no such file any more") from e
-    except Retryable as e:
-        raise Unavailable("the place of exports cannot be reached") from e
 
 
 class ExportsView(ApiView):
@@ -146,7 +106,7 @@ class ExportFileView(ApiView):
     def get(self, request: Request, export_id: str, file_name: str) -> FileResponse:
         """A file of an export; its ETag is its SHA-256."""
         found = requesting.find_export(named(EXPORT, export_id, "export"), tenant_id=self.tenant_id)
-        return _download(found, file_name)
+        return download(found, file_name)
 
 
 class _Schedules:
@@ -271,7 +231,7 @@ class OperatorExportFileView(OperatorView):
     def get(self, request: Request, export_id: str, file_name: str) -> FileResponse:
         """A file of one of the operators' exports; its ETag is its SHA-256."""
         found = requesting.find_export(named(EXPORT, export_id, "export"), tenant_id=None)
-        return _download(found, file_name)
+        return download(found, file_name)
 
 
 class OperatorExportSchedulesView(OperatorView):

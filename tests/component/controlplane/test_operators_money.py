@@ -20,7 +20,7 @@ from tests.component.controlplane.factories import MembershipFactory, TenantFact
 
 pytestmark = pytest.mark.django_db
 MONTH = date(2026, 10, 1)
-PAGES = ("money", "meters", "periods", "invoices", "prices", "price-new", "contracts")
+PAGES = ("money", "meters", "periods", "invoices", "exports", "prices", "price-new", "contracts")
 
 
 @pytest.fixture
