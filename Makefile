@@ -13,6 +13,14 @@ help: ## print this list
 run: server-environment ## start everything on this machine; Ctrl-C stops it
 	@exec $(VENV) -m deploy.dev
 
+.PHONY: regions
+regions: server-environment ## start it in three regions on this machine; Ctrl-C stops it
+	@exec $(VENV) -m deploy.regional
+
+.PHONY: regions-status
+regions-status: server-environment ## what each process does now, and what each site's keeper says
+	@CLOCKHOUSE_HOME="$${CLOCKHOUSE_HOME:-.clockhouse-regions}" exec $(VENV) -m deploy.ctl status
+
 .PHONY: dev-status
 dev-status: server-environment ## what each process does now
 	@exec $(VENV) -m deploy.ctl status

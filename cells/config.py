@@ -53,6 +53,9 @@ class Settings:
     runs_kept_days: int = 30  # CELL_RUNS_KEPT_DAYS: in the database, once they are in the lake
     history_kept_days: int = 396  # CELL_HISTORY_KEPT_DAYS: in the lake
     pool_size: int = 12  # CELL_POOL_SIZE: connections to PostgreSQL
+    #: CELL_OWNERSHIP=LEASED: the cell has sites in several regions; this process works only while its region
+    #: owns it, and waits until then. PERMANENT (the default): it is this region's for good.
+    leased: bool = False
     log_level: str = "INFO"  # CELL_LOG_LEVEL
     roles: frozenset[str] = frozenset(ROLES)  # --roles, or CELL_ROLES
 
@@ -84,6 +87,7 @@ class Settings:
             runs_kept_days=read.optional("CELL_RUNS_KEPT_DAYS", _whole(1, 3650), 30),
             history_kept_days=read.optional("CELL_HISTORY_KEPT_DAYS", _whole(1, 36_500), 396),
             pool_size=read.optional("CELL_POOL_SIZE", _whole(2, 500), 12),
+            leased=read.optional("CELL_OWNERSHIP", _ownership, False),
             log_level=read.optional("CELL_LOG_LEVEL", _level, "INFO"),
             roles=read.given("--roles", roles, _roles)
             if roles is not None
@@ -192,6 +196,12 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def _ownership(text: str) -> bool:
+    if text.upper() not in ("PERMANENT", "LEASED"):
+        raise ValueError("PERMANENT or LEASED")
+    return text.upper() == "LEASED"
 
 
 def _level(text: str) -> str:

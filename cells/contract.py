@@ -21,6 +21,8 @@ SCOPES_HEADER = "X-Clockhouse-Scopes"
 EPOCH_HEADER = "X-Clockhouse-Epoch"
 BODY_HASH_HEADER = "X-Clockhouse-Content-SHA256"
 SIGNATURE_HEADER = "X-Clockhouse-Signature"
+#: On a 421: this address is of a region that does not own the cell now; another address of the cell may.
+STANDBY_HEADER = "X-Clockhouse-Standby"
 
 #: Headers of the calls a cell makes to targets.
 IDEMPOTENCY_KEY_HEADER = "Idempotency-Key"

@@ -41,6 +41,7 @@ from cells.observability import logs
 from cells.observability.metrics import Metrics
 from cells.observability.traces import traces_from
 from cells.ops import Readiness, in_front, ops_app
+from cells.passive import first_of, until_primary
 from cells.ports import Clock, Retryable, Terminal
 from cells.secrets import SealedBox
 from cells.serving import HttpServer
@@ -80,7 +81,10 @@ class Process:
         self.clock = clock
         self.secrets = SealedBox(settings.installation_keys)
         self.store = PostgresStore(
-            settings.database_url, cell_name=settings.cell_name, pool_size=settings.pool_size
+            settings.database_url,
+            cell_name=settings.cell_name,
+            pool_size=settings.pool_size,
+            leased=settings.leased,
         )
         self.queue = ValkeyQueue(settings.valkey_url, cell=settings.cell_name, clock=self.clock)
         self.bell = Bell(settings.valkey_url, cell=settings.cell_name)
@@ -146,7 +150,10 @@ class Process:
                 ]
                 _calm_collector()
                 self._booted = True
-                await self.stopping.wait()
+                await first_of(self.stopping, self.host.superseded)
+                if self.host.superseded.is_set():
+                    log.warning("the cell has another owner: this process begins anew")
+                    self.stopping.set()
             failed = serving.done() or self._unfit
             log.info("cell process drains")
             if self.api is not None:
@@ -235,6 +242,8 @@ class Process:
     async def _boot(self) -> bool:
         """Migrate and connect, however long the engines take. False if told to stop first."""
         url = self.settings.database_url
+        if self.settings.leased:
+            await until_primary(url, self.stopping)
         return (
             await self._until_done("migrate", lambda: asyncio.to_thread(migrate, url))
             and await self._until_done("store", self.store.open)

@@ -111,6 +111,7 @@ class HostLease:
     name: str
     lease_ms: int
     database_time: datetime  # clock_timestamp() at the renewal, for the clock offset
+    cell_epoch: int = 1  # of the cell's owner then
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

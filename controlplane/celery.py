@@ -61,6 +61,11 @@ app.conf.update(
             "schedule": 30.0,
             "options": {"expires": 30},
         },
+        "follow owners of cells": {
+            "task": "controlplane.regions.tasks.follow_owners",
+            "schedule": 5.0,
+            "options": {"expires": 5},
+        },
         "drive moves that nobody drives": {
             "task": "controlplane.moves.tasks.drive_moves",
             "schedule": 2.0,
@@ -149,6 +154,7 @@ app.autodiscover_tasks(
         "controlplane.moves",
         "controlplane.operators",
         "controlplane.topology",
+        "controlplane.regions",
         "controlplane.tenants",
         "billing",
         "billing.budgets",

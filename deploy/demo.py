@@ -87,6 +87,11 @@ def _ensure_target(api: Api, echo_url: str) -> None:
         api.expect([200], "POST", f"/v1/targets/{TARGET_ID}:approve", {})
 
 
+def demo_jobs_now() -> list[Mapping[str, Any]]:
+    """The demo jobs of an installation that starts now."""
+    return demo_jobs(dt.datetime.now(dt.UTC))
+
+
 def demo_jobs(now: dt.datetime) -> list[Mapping[str, Any]]:
     """One job of each kind of schedule."""
     soon = (now + dt.timedelta(seconds=30)).isoformat(timespec="seconds").replace("+00:00", "Z")

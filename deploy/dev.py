@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dt
 import json
 import os
 import signal
@@ -16,7 +15,7 @@ from typing import Any
 
 from deploy import children
 from deploy.children import CannotStart
-from deploy.demo import demo_jobs, hello, seed
+from deploy.demo import demo_jobs_now, hello, seed
 from deploy.home import ROOT, AlreadyRunning, Home, State, default_home, write_atomically
 from deploy.logs import open_log, tail
 from deploy.processes import Processes, engine_process
@@ -66,13 +65,13 @@ class Installation:
         home.keep(state)  # before anything is encrypted or protected by a secret in it
 
         async def stores_are_there() -> None:
-            await _all(*(self.supervisor.start(engine_process(engine)) for engine in engines.values()))
-            await _all(*(self._make_database(url, stores) for url in _databases(stores)))
+            await all_of(*(self.supervisor.start(engine_process(engine)) for engine in engines.values()))
+            await all_of(*(self._make_database(url, stores) for url in _databases(stores)))
             await self._claim_given_valkeys(stores)
 
         async def control_plane() -> str:
             await self._manage("migrate", ["setup_database"], environments)
-            bootstrapped, *_ = await _all(
+            bootstrapped, *_ = await all_of(
                 after_cells(),
                 *map(start, (processes.django(), processes.celery_worker(), processes.celery_beat())),
             )
@@ -83,7 +82,7 @@ class Installation:
             return await self._manage("bootstrap", ["bootstrap"], environments, json.dumps(bootstrap))
 
         async def data_plane() -> None:
-            await _all(*(start(processes.cell(host)) for host in hosts))
+            await all_of(*(start(processes.cell(host)) for host in hosts))
             cells_are_up.set()
 
         start = self.supervisor.start
@@ -92,9 +91,9 @@ class Installation:
         self.say("PostgreSQL and Valkey are up")
         # The router asks Django for its table until Django is there.
         entry = map(start, (processes.router(), processes.echo()))
-        placed, *_ = await _all(control_plane(), data_plane(), *entry)
+        placed, *_ = await all_of(control_plane(), data_plane(), *entry)
         self.say("all processes are ready")
-        jobs = demo_jobs(dt.datetime.now(dt.UTC)) if options.demo_jobs else []
+        jobs = demo_jobs_now() if options.demo_jobs else []
         await asyncio.to_thread(
             seed, self._ports.url("router"), state.api_key, echo_url=self._ports.url("echo"), jobs=jobs
         )
@@ -147,6 +146,23 @@ class Installation:
         return output.decode()
 
     def _describe(self, placed: Mapping[str, Any], stores: Stores) -> dict[str, Any]:
+        return {
+            **self._describe_people(placed, stores),
+            "cells": {
+                name: {
+                    "url": self._first_url(name),
+                    "hosts": {
+                        host.name: self._ports.url(host.name) for host in self._hosts if host.cell == name
+                    },
+                    "database_url": stores.cells[name],
+                    "valkey_url": stores.cell_valkeys[name],
+                }
+                for name in self._options.cells
+            },
+        }
+
+    def _describe_people(self, placed: Mapping[str, Any], stores: Stores) -> dict[str, Any]:
+        """What is there once, however many regions there are: addresses, sign-in, keys."""
         state = self._state
         return {
             "api_url": self._ports.url("router"),
@@ -161,17 +177,6 @@ class Installation:
             "operator_email": state.operator_email,
             "operator_password": state.operator_password,
             "operator_api_key": state.operator_api_key,
-            "cells": {
-                name: {
-                    "url": self._first_url(name),
-                    "hosts": {
-                        host.name: self._ports.url(host.name) for host in self._hosts if host.cell == name
-                    },
-                    "database_url": stores.cells[name],
-                    "valkey_url": stores.cell_valkeys[name],
-                }
-                for name in self._options.cells
-            },
         }
 
     def _first_url(self, cell: str) -> str:
@@ -212,7 +217,7 @@ def _databases(stores: Stores) -> list[str]:
     return [stores.control, stores.ownership, *stores.cells.values()]
 
 
-async def _all(*work: Coroutine[Any, Any, Any]) -> list[Any]:
+async def all_of(*work: Coroutine[Any, Any, Any]) -> list[Any]:
     """Run all of it at once; the first failure ends the rest and is raised."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
@@ -223,9 +228,9 @@ async def _all(*work: Coroutine[Any, Any, Any]) -> list[Any]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def run(home: Home, options: Options) -> int:
+async def run(home: Home, options: Options, kind: type[Installation] = Installation) -> int:
     """Bring everything up and keep it so until a signal; the exit status."""
-    installation = Installation(home, options)
+    installation = kind(home, options)
     asked_to_stop = asyncio.Event()
     last_signal = 0.0
 

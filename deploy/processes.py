@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO
+from typing import IO, Any
 
 from deploy import children
 from deploy.engines import Engine
@@ -105,6 +106,27 @@ class Processes:
         return Process(name=name, spawn=note_and_spawn, ready=ready, stage=stage)
 
 
+def http_process(
+    name: str,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    port: int,
+    ready: Callable[[int], bool] | None = None,
+    entry: bool = False,
+    keeps_engines: bool = False,
+) -> Process:
+    """A Python process that answers on a port. `ready` (`is_ready`) tells that it is there. `entry`: it
+    brings work in; `keeps_engines`: others need it until the engines stop."""
+    answers = ready or is_ready
+    return Process(
+        name=name,
+        spawn=_python(command, env),
+        ready=lambda: answers(port),
+        stage=_ENTRY if entry else _TARGETS if keeps_engines else _WORK,
+    )
+
+
 def _python(command: Sequence[str], env: Mapping[str, str]) -> Callable[[IO[bytes]], subprocess.Popen[bytes]]:
     def spawn(log: IO[bytes]) -> subprocess.Popen[bytes]:
         return children.spawn([sys.executable, *command], log=log, cwd=ROOT, env=env)
@@ -114,11 +136,31 @@ def _python(command: Sequence[str], env: Mapping[str, str]) -> Callable[[IO[byte
 
 def is_ready(port: int) -> bool:
     """Whether `/readyz` on a loopback port answers 200."""
+    return _get(port, "/readyz")[0] == 200
+
+
+def is_healthy(port: int) -> bool:
+    """Whether `/healthz` does: it lives, and may have nothing to do."""
+    return _get(port, "/healthz")[0] == 200
+
+
+def read_status(port: int) -> dict[str, Any]:
+    """The JSON object at `/status`; empty while there is none."""
+    status, body = _get(port, "/status")
+    try:
+        told = json.loads(body) if status == 200 else {}
+    except json.JSONDecodeError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _get(port: int, path: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=3)
     try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == 200
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
     except (OSError, http.client.HTTPException):
-        return False
+        return 0, b""
     finally:
         connection.close()

@@ -117,6 +117,11 @@ class Ports:
         """Base URL of a part that speaks HTTP."""
         return f"http://{self.bind(name)}"
 
+    def alias(self, name: str, other: str) -> None:
+        """Calls another part's port by this name, too."""
+        self.of(other)
+        self._held[name] = self._held[other]
+
     def bind(self, name: str) -> str:
         """`host:port` of a part."""
         return f"{LOOPBACK}:{self.of(name)}"
@@ -135,15 +140,20 @@ class Environments:
 
     def cell(self, host: CellHost) -> dict[str, str]:
         """Of `cells.host`."""
-        name = host.cell
+        return {
+            **self.of_cell(host.cell, bind=host.name),
+            **({"CELL_ROLES": host.roles} if host.roles is not None else {}),
+            "CELL_REGION": REGION,
+            "CELL_DATABASE_URL": self._stores.cells[host.cell],
+            "CELL_VALKEY_URL": self._stores.cell_valkeys[host.cell],
+        }
+
+    def of_cell(self, name: str, *, bind: str) -> dict[str, str]:
+        """What a process of a cell is told wherever it is."""
         return {
             **self._base,
-            **({"CELL_ROLES": host.roles} if host.roles is not None else {}),
             "CELL_NAME": name,
-            "CELL_REGION": REGION,
-            "CELL_DATABASE_URL": self._stores.cells[name],
-            "CELL_VALKEY_URL": self._stores.cell_valkeys[name],
-            "CELL_BIND": self._ports.bind(host.name),
+            "CELL_BIND": self._ports.bind(bind),
             "CELL_KEYS": f"{name}:{self._state.cell_key(name)}",
             "CELL_INSTALLATION_KEY": self._state.cell_installation_key,
             "CELL_CONTROL_URL": self._ports.url("django"),

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import psycopg
 
@@ -34,6 +34,9 @@ START_SECONDS = 120.0
 
 class Stack:
     """One installation with its supervisor. A context manager; it can be stopped and started again."""
+
+    module: ClassVar[str] = "deploy.dev"
+    start_seconds: ClassVar[float] = START_SECONDS
 
     def __init__(self, *, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
         """`environment` goes to all processes (`CLOCKHOUSE_DEMO_JOBS=0`, `CELL_EXECUTOR_SLOTS=…`).
@@ -87,10 +90,10 @@ class Stack:
         environment = {**inherited, **self._environment, "CLOCKHOUSE_HOME": str(self.home.folder)}
         with self.output.open("ab") as output:
             process = children.spawn(
-                [sys.executable, "-m", "deploy.dev"], log=output, cwd=ROOT, env=environment
+                [sys.executable, "-m", self.module], log=output, cwd=ROOT, env=environment
             )
         self._process = process
-        eventually_sync(lambda: process.poll() is not None or self.home.dev.exists(), START_SECONDS)
+        eventually_sync(lambda: process.poll() is not None or self.home.dev.exists(), self.start_seconds)
         if process.returncode is not None:
             raise RuntimeError(f"the stack did not start:\n{tail(self.output, 60)}")
 

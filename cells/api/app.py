@@ -110,7 +110,8 @@ def create_app(
     app.state.services = services
     # Cells of one installation hand ends of calls on to each other.
     others = {CELLS_KID: cells_key(settings.installation_keys[0])}
-    app.add_middleware(Gate, keys={**others, **settings.keys}, clock=clock)
+    owns = host.live if settings.leased else None
+    app.add_middleware(Gate, keys={**others, **settings.keys}, clock=clock, owns=owns)
     return app
 
 

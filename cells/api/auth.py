@@ -8,7 +8,7 @@ signed one. An error nobody foresaw ends here as a 500 that says nothing of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +22,7 @@ from cells.contract import (
     EPOCH_HEADER,
     SCOPES_HEADER,
     SIGNATURE_HEADER,
+    STANDBY_HEADER,
     TENANT_HEADER,
     UNSIGNED_BODY,
     BadSignature,
@@ -59,8 +60,12 @@ _NAMES = {
 class Gate:
     """ASGI middleware: authenticates, reads the body, turns crashes into problems."""
 
-    def __init__(self, app: ASGIApp, *, keys: Mapping[str, bytes], clock: Clock):
+    def __init__(
+        self, app: ASGIApp, *, keys: Mapping[str, bytes], clock: Clock, owns: Callable[[], bool] | None = None
+    ):
         self._app = app
+        #: Whether this region owns the cell now; another one's API is to be asked if not. None: always.
+        self._owns = owns
         self._keys = keys
         self._clock = clock
 
@@ -84,6 +89,13 @@ class Gate:
             if scope["path"] not in PUBLIC:
                 headers = _signed_headers(scope)
                 scope[CALLER] = self._caller(scope, headers)
+                if self._owns is not None and not self._owns():
+                    raise Problem(
+                        421,
+                        ErrorCode.NOT_OWNER,
+                        "This region does not own the cell now.",
+                        headers={STANDBY_HEADER: "1"},
+                    )
                 scope[BODY] = body = await _read_body(scope, receive)
                 if body is None:
                     return  # the client has gone

@@ -37,6 +37,8 @@ class Host(Protocol):
     @property
     def host_id(self) -> int: ...
 
+    def live(self) -> bool: ...
+
 
 class Services:
     """Store, queue and everything this API keeps in memory."""

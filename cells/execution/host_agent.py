@@ -49,8 +49,12 @@ class HostAgent:
         self._lease_ms = lease_ms
         self._renew_seconds = renew_seconds
         self._lease: HostLease | None = None
-        self._until = 0.0  # steady clock
+        self._until = self._sent = 0.0  # steady clock
         self._since = 0.0  # when this incarnation registered
+        self._cell_epoch: int | None = None
+        #: Set once the cell has another owner than when this process first registered: what it knows of the
+        #: cell may be of before that.
+        self.superseded = asyncio.Event()
         self._retired = False
         self._registered = asyncio.Event()
         #: How far this machine's clock surely is ahead of the store's (ms), as of the last renewal.
@@ -91,7 +95,7 @@ class HostAgent:
         """Seconds since the last successful renewal was sent, None without a lease."""
         if self._lease is None:
             return None
-        return self._clock.monotonic() - (self._until + MARGIN_SECONDS - self._lease_ms / 1000)
+        return self._clock.monotonic() - self._sent
 
     def settled(self, seconds: float) -> bool:
         """Whether this incarnation has been live for that long."""
@@ -111,7 +115,7 @@ class HostAgent:
             try:
                 async with asyncio.timeout(self._renew_seconds):
                     await self._hold()
-                failures, pause = 0, self._renew_seconds
+                failures, pause = 0, self._pause()
             except (Retryable, TimeoutError) as fault:
                 failures += 1
                 pause = min(0.1 * 2 ** min(failures, 10), 1.0)
@@ -143,13 +147,23 @@ class HostAgent:
             self._drop("the store let it lapse")
             await self._hold()
             return
-        self._until = sent + self._lease_ms / 1000 - MARGIN_SECONDS
+        # Shorter than asked for where the cell's own lease ends before it.
+        margin = min(MARGIN_SECONDS, got.lease_ms / 4000)
+        self._sent, self._until = sent, sent + got.lease_ms / 1000 - margin
+        if self._cell_epoch not in (None, got.cell_epoch):
+            self.superseded.set()
+        self._cell_epoch = got.cell_epoch
         if lease is None:
             self._since = self._clock.monotonic()
             log.info("host registered", host=got.name, host_id=got.host_id)
         self._lease = got
         self._measure(got, sent_ms)
         self._registered.set()
+
+    def _pause(self) -> float:
+        """Until the next renewal: several fit into the lease, however short it is."""
+        got = self._lease
+        return self._renew_seconds if got is None else min(self._renew_seconds, got.lease_ms / 4000)
 
     def _drop(self, why: str) -> None:
         if self._lease is not None:

@@ -91,20 +91,33 @@ class Cluster:
         self._url = urlunsplit(urlsplit(url)._replace(path="/postgres"))
         self.site = site
         self._cell = cell
+        self._kept: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    def close(self) -> None:
+        """Lets go of the connection that was kept."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     @contextmanager
-    def _connected(self, statement_ms: int = 5_000) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    def _connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """One connection, kept: somebody looks twice a second. A broken one is made anew the next time."""
         try:
-            with psycopg.connect(
-                self._url,
-                autocommit=True,
-                connect_timeout=3,
-                application_name=f"clockhouse-site-{self._cell}",
-                options=f"-c statement_timeout={statement_ms} -c synchronous_commit=local",
-            ) as connection:
-                yield connection
+            if self._kept is None or self._kept.closed:
+                self._kept = self._connect(statement_ms=5_000)
+            yield self._kept
         except psycopg.OperationalError as fault:
+            self.close()
             raise ClusterAway(f"{self._cell} in {self.site}: {str(fault).strip()}") from fault
+
+    def _connect(self, *, statement_ms: int) -> psycopg.Connection[tuple[Any, ...]]:
+        return psycopg.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=3,
+            application_name=f"clockhouse-site-{self._cell}",
+            options=f"-c statement_timeout={statement_ms} -c synchronous_commit=local",
+        )
 
     def look(self) -> Look:
         """What it does now."""
@@ -209,14 +222,16 @@ class Cluster:
 
     def promote(self, epoch: int, *, seconds: float) -> Line:
         """Becomes the primary under `epoch`, for which it has voted; its new line."""
-        with self._connected(statement_ms=int(seconds * 1000) + 1_000) as connection:
+        with self._connected() as connection:
             look = _look(connection)
-            if look.in_recovery:
-                if look.voted_epoch != epoch or look.follows:
-                    raise Outvoted(f"{self.site} is bound to epoch {look.voted_epoch}, not to {epoch}")
-                if not _value(connection, "promote", {"seconds": max(1, int(seconds))}):
+            if not look.in_recovery:
+                return _line(connection)
+            if look.voted_epoch != epoch or look.follows:
+                raise Outvoted(f"{self.site} is bound to epoch {look.voted_epoch}, not to {epoch}")
+            with self._connect(statement_ms=int(seconds * 1000) + 1_000) as patient:
+                if not _value(patient, "promote", {"seconds": max(1, int(seconds))}):
                     raise NotThere(f"{self.site} was not promoted within {seconds:.0f} s")
-        return self.line()
+            return _line(connection)
 
     def standbys(self) -> list[Standby]:
         """Who follows this primary."""

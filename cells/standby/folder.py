@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -83,6 +84,29 @@ class Folder:
         self._write_settings({"primary_conninfo": "", _FOLLOWED: ""})
         (self._data / _SIGNAL).unlink(missing_ok=True)
 
+    def end_server(self) -> None:
+        """Ends the server at once, as a crash would: nothing more is written or sent. Whoever keeps it
+        running makes the folder ready and starts it anew."""
+        try:
+            pid = int((self._data / "postmaster.pid").read_text().split()[0])
+            if Path(f"/proc/{pid}/cwd").resolve() != self._data.resolve():
+                return  # another process has that number now
+            os.kill(pid, signal.SIGQUIT)
+        except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
+            return  # it is down already
+
+    @property
+    def _wish(self) -> Path:
+        return self._data.parent / "rejoin"
+
+    def wish_to_rejoin(self, primary: str, epoch: int) -> None:
+        """Before its next start this cluster becomes a standby of that primary, whatever only it has."""
+        self._wish.write_text(f"{primary}@{epoch}")
+
+    def wishes_to_rejoin(self, primary: str, epoch: int) -> bool:
+        """Whether that was said."""
+        return self._wish.exists() and self._wish.read_text() == f"{primary}@{epoch}"
+
     def clone(self, primary_url: str, *, primary: str, epoch: int, sync: bool = True) -> None:
         """A base backup of the primary of `epoch`, made aside and renamed, in place of what is there. It
         starts as a standby of that primary."""
@@ -104,6 +128,7 @@ class Folder:
                 shutil.rmtree(self._data)
             aside.rename(self._data)
             self._rewinding.unlink(missing_ok=True)
+            self._wish.unlink(missing_ok=True)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
@@ -133,6 +158,7 @@ class Folder:
             return False
         self.become_standby(primary_url, primary=primary, epoch=epoch)
         self._rewinding.unlink()
+        self._wish.unlink(missing_ok=True)
         return True
 
     def become_standby(self, primary_url: str, *, primary: str, epoch: int) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cells.contract import SHARDS
-from cells.ports import HostLease
+from cells.ports import HostLease, Retryable
 from cells.store import arrays
 from cells.store.base import StoreBase
-from cells.store.database import fetch_all, fetch_one, fetch_row, run
+from cells.store.database import fetch_all, fetch_one, run
 
 
 def fair_share(host_id: int, dispatchers: Sequence[int]) -> int:
@@ -23,21 +23,28 @@ class Hosts(StoreBase):
     """Host incarnations and shard leases."""
 
     async def register_host(self, *, name: str, roles: Sequence[str], lease_ms: int) -> HostLease:
-        """A new incarnation; `name` is unique per process start."""
+        """A new incarnation; `name` is unique per process start. The lease may be shorter than asked for:
+        it ends with the cell's own. `Retryable` while that has ended."""
         async with self._database.transaction() as connection:
-            row = await fetch_row(
+            row = await fetch_one(
                 connection, "host_register", {"name": name, "roles": list(roles), "lease_ms": lease_ms}
             )
+            if row is None:
+                raise Retryable("nobody owns this cell here now")
             self._host_name = name
-            return HostLease(host_id=row[0], name=name, lease_ms=lease_ms, database_time=row[1])
+            return HostLease(
+                host_id=row[0], name=name, lease_ms=row[2], database_time=row[1], cell_epoch=row[3]
+            )
 
     async def renew_host(self, *, host_id: int, lease_ms: int) -> HostLease | None:
-        """Extend the lease from now; None if it has ended (it never comes back)."""
+        """Extend the lease from now; None if it, or the cell's, has ended (it never comes back)."""
         async with self._database.transaction(urgent=True) as connection:
             row = await fetch_one(connection, "host_renew", {"host": host_id, "lease_ms": lease_ms})
             if row is None:
                 return None
-            return HostLease(host_id=host_id, name=row[0], lease_ms=lease_ms, database_time=row[1])
+            return HostLease(
+                host_id=host_id, name=row[0], lease_ms=row[2], database_time=row[1], cell_epoch=row[3]
+            )
 
     async def retire_host(self, *, host_id: int) -> None:
         """End the lease at once."""

@@ -92,19 +92,27 @@ class PostgresStore(
 ):
     """One cell's truth. `open` before use, on a migrated database."""
 
-    def __init__(self, url: str, *, cell_name: str, pool_size: int = 10) -> None:
+    def __init__(self, url: str, *, cell_name: str, pool_size: int = 10, leased: bool = False) -> None:
         database = Database(url, pool_size=pool_size, application_name=application_of(cell_name))
         super().__init__(database, cell_name=cell_name)
+        self._leased = leased
 
     async def open(self) -> Self:
         """Connect, and see that this database belongs to this cell. `Terminal` if it does not."""
         await self._database.open()
         async with self._database.transaction() as connection:
-            await run(connection, "cell_insert", {"name": self._cell_name})
+            await run(connection, "cell_insert", {"name": self._cell_name, "leased": self._leased})
             row = await fetch_one(connection, "cell_name")
         if row is None or row[0] != self._cell_name:
             await self.close()
             raise Terminal(f"this database belongs to cell {None if row is None else row[0]}")
+        if row[1] != self._leased:
+            await self.close()
+            raise Terminal(
+                "this database's cell is owned under a lease: CELL_OWNERSHIP=LEASED is missing"
+                if row[1]
+                else "this database's cell is owned for good: CELL_OWNERSHIP=LEASED is wrong"
+            )
         return self
 
     async def complete(self, completions: Sequence[Completion], *, host_id: int) -> Applied:

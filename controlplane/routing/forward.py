@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import aiohttp
 from yarl import URL
 
-from cells.contract import Caller, ErrorCode, sign_request
+from cells.contract import STANDBY_HEADER, Caller, ErrorCode, sign_request
 from controlplane.addresses import Turns
 from controlplane.routing.auth import Principal
 from controlplane.routing.control import KID, ControlPlane
@@ -241,6 +241,14 @@ class Forwarder:
                         await _stream(answer, request.method, send, extra)
                         return answer.status
                     await answer.read()
+                    elsewhere = STANDBY_HEADER in answer.headers
+                if elsewhere and untried:
+                    self._turns.refused(way.url)
+                    continue
+                if repeated and elsewhere:
+                    raise unavailable(
+                        "No region owns this tenant's cell just now. Retry soon.", retry_after_s=2
+                    )
                 if repeated:
                     raise unavailable("This tenant is being moved. Retry in a moment.", retry_after_s=2)
                 untried = []

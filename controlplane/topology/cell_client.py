@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from cells.contract import Caller, Scope, body_hash, sign_request
+from cells.contract import STANDBY_HEADER, Caller, Scope, body_hash, sign_request
 from controlplane.addresses import Turns
 from controlplane.topology.cell_keys import open_cell_key
 from controlplane.topology.models import Cell, Site
@@ -50,7 +50,13 @@ def _exchange(
             break
         patience = httpx.Timeout(left, connect=min(left, timeout.connect or left))
         try:
-            return _http().request(method, address + path, content=content, headers=headers, timeout=patience)
+            answer = _http().request(
+                method, address + path, content=content, headers=headers, timeout=patience
+            )
+            if STANDBY_HEADER not in answer.headers:
+                return answer
+            _turns.refused(address)  # another region owns the cell now
+            fault = "no region of the cell owns it now"
         except (httpx.ConnectError, httpx.ConnectTimeout) as e:
             _turns.refused(address)
             fault = f"{type(e).__name__}: {e}"

@@ -1,14 +1,20 @@
 -- name: host_register
--- A new process start, leased from now.
+-- A new process start, leased from now, but not beyond the cell's own lease; no row where that has ended.
 INSERT INTO hosts (name, roles, lease_expires_at)
-VALUES (%(name)s, %(roles)s, clock_timestamp() + %(lease_ms)s * interval '1 millisecond')
-RETURNING host_id, clock_timestamp();
+SELECT %(name)s, %(roles)s, least(clock_timestamp() + %(lease_ms)s * interval '1 millisecond', c.lease_until)
+FROM cell c WHERE c.lease_until IS NULL OR c.lease_until > clock_timestamp()
+RETURNING host_id, clock_timestamp(),
+          least(%(lease_ms)s, floor(extract(epoch FROM lease_expires_at - clock_timestamp()) * 1000) + 1)::int,
+          (SELECT epoch FROM cell);
 
 -- name: host_renew
--- Extends a lease that has not ended; a lapsed host never comes back.
-UPDATE hosts SET lease_expires_at = clock_timestamp() + %(lease_ms)s * interval '1 millisecond'
-WHERE host_id = %(host)s AND state = 'LIVE' AND lease_expires_at > clock_timestamp()
-RETURNING name, clock_timestamp();
+-- Extends a lease that has not ended, but not beyond the cell's own; a lapsed host never comes back.
+UPDATE hosts h SET lease_expires_at = least(clock_timestamp() + %(lease_ms)s * interval '1 millisecond', c.lease_until)
+FROM cell c
+WHERE h.host_id = %(host)s AND h.state = 'LIVE' AND h.lease_expires_at > clock_timestamp()
+  AND (c.lease_until IS NULL OR c.lease_until > clock_timestamp())
+RETURNING h.name, clock_timestamp(),
+          least(%(lease_ms)s, floor(extract(epoch FROM h.lease_expires_at - clock_timestamp()) * 1000) + 1)::int, c.epoch;
 
 -- name: host_retire
 -- Ends a lease now; what the host still holds is reclaimable at once.

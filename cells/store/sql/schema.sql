@@ -23,12 +23,17 @@ SELECT name, checksum FROM schema_migrations ORDER BY name;
 INSERT INTO schema_migrations (name, checksum) VALUES (%(name)s, %(checksum)s);
 
 -- name: cell_insert
--- The cell's own row; its name is given once and for all.
-INSERT INTO cell (name) VALUES (%(name)s) ON CONFLICT (singleton) DO NOTHING;
+-- The cell's own row; its name is given once and for all, and whether it is owned under a lease, which begins ended.
+INSERT INTO cell (name, lease_until) VALUES (%(name)s, CASE WHEN %(leased)s THEN '-infinity'::timestamptz END)
+ON CONFLICT (singleton) DO NOTHING;
 
 -- name: cell_name
--- The name under which this database was set up.
-SELECT name FROM cell;
+-- The name under which this database was set up, and whether its cell is owned under a lease.
+SELECT name, lease_until IS NOT NULL FROM cell;
+
+-- name: cell_standby
+-- Whether this database follows another one.
+SELECT pg_is_in_recovery();
 
 -- name: partitions_lock
 -- One creator of partitions at a time.

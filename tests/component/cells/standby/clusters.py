@@ -24,7 +24,7 @@ from tests.waiting import eventually_sync
 
 SITES = ("a", "b", "c")
 #: Small, and not flushed; full pages are written, as rewinding needs them.
-_SMALL: Mapping[str, str] = {
+SMALL: Mapping[str, str] = {
     **SITE_SETTINGS,
     "fsync": "off",
     "shared_buffers": "16MB",
@@ -47,7 +47,7 @@ class Site:
             port=self._reservation.port,
             password=password,
             name=name,
-            settings={**_SMALL, "cluster_name": name},
+            settings={**SMALL, "cluster_name": name},
         )
         self.url = self.engine.url
         self.cluster = Cluster(self.url, site=name, cell="cell")
@@ -138,5 +138,6 @@ def three_sites() -> Iterator[Sites]:
             yield sites
         finally:
             for site in sites.values():
+                site.cluster.close()
                 site.kill()
                 site.release()

@@ -1,0 +1,102 @@
+"""A region dies, another takes its cell over, and the first one comes back. Real clusters and keepers."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from cells.ports import Retryable
+from controlplane.ownership.postgres import migrate as migrate_ownership
+from controlplane.regions.deciding import Act
+from tests.component.controlplane.regions.kept import TIMING, Kept, cell_store, three_regions
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+_TENANT = """INSERT INTO tenants (tenant_id, state, ownership_epoch, config_version, config, told_state)
+VALUES (%s, 'ACTIVE', %s, 1, '{}', 'ACTIVE')"""
+
+
+@pytest.fixture
+def kept(empty_database_url: str, valkey_url: str) -> Iterator[Kept]:
+    migrate_ownership(empty_database_url)
+    with three_regions(empty_database_url, valkey_url) as kept:
+        yield kept
+
+
+async def test_a_region_dies_another_takes_over_and_the_first_one_comes_back(kept: Kept) -> None:
+    a = kept["a"]
+    # Nobody works before the first lease.
+    async with cell_store(a) as store:
+        await eventually(lambda: a.keeper.status.owns, timeout=60)
+        host = await store.register_host(name="h1", roles=["api"], lease_ms=60_000)
+        assert host.lease_ms <= (TIMING.lease - TIMING.stop) * 1000 + 1
+        assert host.cell_epoch == a.keeper.status.epoch
+    for region in "bc":
+        kept[region].start()
+    await eventually(lambda: kept.follow("a"), timeout=60)
+
+    here, left = uuid.uuid4(), uuid.uuid4()
+    owned = kept.store.claim_tenant(here, cell="cell", expected=None)
+    gone = kept.store.claim_tenant(left, cell="elsewhere", expected=None)
+    a.execute(_TENANT, here, owned.epoch)
+    a.execute(_TENANT, left, gone.epoch)  # its move away had not reached anybody
+    before = a.keeper.status.epoch
+    for site in kept.values():
+        await eventually(lambda site=site: site.execute("SELECT count(*) FROM tenants") == [(2,)])  # type: ignore[misc]
+
+    died = time.monotonic()
+    a.die()
+    owner = await eventually(kept.owner, timeout=60)
+    assert time.monotonic() - died >= TIMING.lease - TIMING.renew
+    region = owner.settings.region
+    assert region in ("b", "c")
+    assert kept.store.cell("cell").region == region  # type: ignore[union-attr]
+    assert [one.region for one in kept.store.promotions("cell")] == ["a", region]
+
+    # The cell acts under the new epoch; the tenants under epochs of their own.
+    assert owner.execute("SELECT epoch > %s FROM cell", before) == [(True,)]
+    now = kept.store.tenant(here)
+    assert now is not None
+    assert now.epoch > owner.keeper.status.epoch > owned.epoch
+    assert owner.execute("SELECT ownership_epoch, state FROM tenants WHERE tenant_id = %s", here) == [
+        (now.epoch, "ACTIVE")
+    ]
+    assert owner.execute("SELECT state FROM tenants WHERE tenant_id = %s", left) == [("MOVED",)]
+    async with cell_store(owner) as store:
+        await store.register_host(name="h2", roles=["api"], lease_ms=60_000)
+
+    # The first one comes back as what it is now: read-only, whatever it believed.
+    a.start()
+    await eventually(a.answers, timeout=60)
+    assert a.execute("SELECT pg_is_in_recovery()") == [(True,)]
+    await eventually(lambda: a.keeper.status.act in (Act.FOLLOW, Act.STRAYED), timeout=60)
+    other = next(site for name, site in kept.items() if name not in ("a", region))
+    await eventually(lambda: other.keeper.status.streaming, timeout=60)
+    assert kept.owner() is owner
+
+
+async def test_an_owner_whose_database_restarts_stays_the_owner(kept: Kept) -> None:
+    a = kept["a"]
+    async with cell_store(a):
+        await eventually(lambda: a.keeper.status.owns, timeout=60)
+    epoch = a.keeper.status.epoch
+    a.keeper._folder.end_server()
+    await eventually(lambda: a.answers() and a.keeper.status.act is Act.OWN, timeout=60)
+    await eventually(lambda: a.keeper.status.owns, timeout=60)
+    assert a.keeper.status.epoch == epoch
+    assert a.execute("SELECT pg_is_in_recovery()") == [(False,)]
+
+
+async def test_without_a_lease_no_process_of_the_cell_writes(kept: Kept) -> None:
+    a = kept["a"]
+    async with cell_store(a) as store:
+        await eventually(lambda: a.keeper.status.owns, timeout=60)
+        host = await store.register_host(name="h1", roles=["api"], lease_ms=60_000)
+        a.execute("UPDATE cell SET epoch = epoch + 1, lease_until = clock_timestamp()")
+        assert await store.renew_host(host_id=host.host_id, lease_ms=60_000) is None
+        with pytest.raises(Retryable):
+            await store.register_host(name="h2", roles=["api"], lease_ms=60_000)
