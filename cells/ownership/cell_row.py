@@ -92,6 +92,12 @@ class CellRow:
             extended: datetime = row[1]
             return extended
 
+    def close(self, *, epoch: int) -> None:
+        """Ends the lease of `epoch` now. Transactions that are open fail; `extend` opens it again."""
+        with self._connected() as connection:
+            if connection.execute(_SQL["close"], {"epoch": epoch}).fetchone() is None:
+                raise RowSuperseded(f"the database is not under epoch {epoch}")
+
     def settle(self, epochs: Mapping[uuid.UUID, int]) -> Settled:
         """Before the first lease of a new owner: `epochs` are all tenants whose rows name this cell, claimed
         under new epochs."""

@@ -36,7 +36,7 @@ class Timing:
     @property
     def look(self) -> float:
         """How often somebody looks at the record."""
-        return min(0.5, self.renew / 10)
+        return min(0.25, self.renew / 10)
 
     def scaled(self, factor: float) -> Timing:
         """The same, so many times as long."""

@@ -53,10 +53,12 @@ def choose(
     sites: Collection[str],
     last_primary: str,
     votes: Sequence[Vote],
+    claimer: str = "",
     override: bool = False,
 ) -> Outcome:
     """The outcome of the votes for `epoch`. `line` is the cell's history so far, `sites` all that are
-    configured. `override`: an operator gives the missing up, and what only they have."""
+    configured, `claimer` who claimed the epoch: it wins among equals. `override`: an operator gives the
+    missing up, and what only they have."""
     cast = {vote.site: vote for vote in votes if vote.epoch == epoch and vote.site in sites}
     candidates = {site: vote for site, vote in cast.items() if vote.place.lies_on(line)}
     strangers = tuple(sorted(cast.keys() - candidates.keys()))
@@ -67,6 +69,11 @@ def choose(
         return Outcome(strangers=strangers, passed_over=missing)
     winner = max(
         candidates.values(),
-        key=lambda vote: (vote.place.lsn, len(vote.place.line.forks), affinity(cell, epoch, vote.site)),
+        key=lambda vote: (
+            vote.place.lsn,
+            len(vote.place.line.forks),
+            vote.site == claimer,
+            affinity(cell, epoch, vote.site),
+        ),
     )
     return Outcome(winner=winner.site, strangers=strangers, passed_over=missing)

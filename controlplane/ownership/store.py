@@ -65,6 +65,10 @@ class OwnershipUnavailable(Exception):
 class OwnershipStore(Protocol):
     """Methods raise `OwnershipUnavailable` when the store cannot be reached."""
 
+    def close(self) -> None:
+        """Lets go of its connections."""
+        ...
+
     def cell(self, name: str) -> CellOwnership | None: ...
 
     def claim_cell(

@@ -122,6 +122,7 @@ def _elect(known: Known, look: Look, row: CellOwnership, last: Promotion) -> Dec
         sites=known.sites,
         last_primary=last.site,
         votes=[Vote(site=site, epoch=row.epoch, place=place) for site, place in known.votes.items()],
+        claimer=row.region,
         override=known.override,
     )
     if outcome.winner == known.me:

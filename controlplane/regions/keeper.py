@@ -28,6 +28,7 @@ from controlplane.ownership.store import CellOwnership, OwnershipUnavailable
 from controlplane.regions.deciding import Act, Decision, Known, decide, newest, promotion_of
 from controlplane.regions.settings import Settings
 from controlplane.regions.takeover import settle_tenants
+from controlplane.regions.wishes import OPERATOR, Wishes
 
 _LOG = structlog.get_logger(__name__)
 
@@ -36,6 +37,10 @@ _PASSING = (ClusterAway, NotThere, Outvoted, RowAway, RowSuperseded, OwnershipUn
 #: How often slots and synchronous standbys are looked after (seconds).
 _CHORES_SECONDS = 10.0
 _REMEMBERED = 50
+#: Acts of a takeover, after which the next one need not wait.
+_ON_AT_ONCE = frozenset({Act.CLAIM, Act.VOTE, Act.PROMOTE})
+#: Between looks whether a standby has caught up (seconds).
+_CATCH_UP_SECONDS = 0.05
 
 
 @dataclass(kw_only=True)
@@ -79,9 +84,11 @@ class Keeper:
         self._cluster = Cluster(own_url, site=self._me, cell=self._cell)
         self._row = CellRow(own_url)
         self._folder = Folder(settings.data, site=self._me, binaries=settings.binaries)
+        self._wishes = Wishes(settings.data.parent)
         self._tenure = Tenure(settings.timing)
         self._watch = Watch(settings.timing)
         self._chores_at = float("-inf")
+        self._override = False  # an operator has the missing votes of the takeover given up
         self._opened = 0  # epoch under which the cell's processes may write
         self.status = Status()
         self.looked_at = time.monotonic()
@@ -89,7 +96,9 @@ class Keeper:
     def run(self, stop: threading.Event) -> None:
         """Look every so often until `stop` is set."""
         while not stop.is_set():
-            self.step()
+            decision = self.step()
+            if decision.act in _ON_AT_ONCE and not self.status.fault:
+                continue  # what follows is to be seen already, and everybody waits for it
             stop.wait(self._settings.timing.look)
         self._cluster.close()
 
@@ -133,6 +142,7 @@ class Keeper:
             place=place,
             votes=self._votes(row, promotions),
             may_claim=self._may_claim(row),
+            override=self._override,
         )
 
     def _look(self) -> tuple[Look | None, Place | None]:
@@ -143,11 +153,13 @@ class Keeper:
             return None, None
 
     def _votes(self, row: CellOwnership | None, promotions: list[Promotion]) -> dict[str, Place]:
+        self._override = False
         last = newest(promotions)
         if row is None or last is None or last.epoch == row.epoch:
             return {}
-        told = self._store.votes(self._cell, epoch=row.epoch, regions=list(self._settings.databases))
-        return {region: Place.read(place) for region, place in told.items()}
+        told = self._store.votes(self._cell, epoch=row.epoch, regions=[*self._settings.databases, OPERATOR])
+        self._override = OPERATOR in told
+        return {region: Place.read(place) for region, place in told.items() if region != OPERATOR}
 
     def _may_claim(self, row: CellOwnership | None) -> bool:
         """Survivors come one after the other, so that the likely winner claims first."""
@@ -155,7 +167,7 @@ class Keeper:
             return False
         others = [site for site in self._settings.databases if site != row.region]
         turn = ranked(self._cell, row.epoch, others).index(self._me) if self._me in others else 0
-        return self._watch.may_claim(self._clock(), after=turn * self._settings.timing.start / 5) is not None
+        return self._watch.may_claim(self._clock(), after=turn * self._settings.timing.start / 10) is not None
 
     def _note(self, decision: Decision, known: Known) -> None:
         status, row, look = self.status, known.row, known.look
@@ -245,6 +257,10 @@ class Keeper:
 
     def _own(self, row: CellOwnership) -> None:
         self._chores()
+        target = self._wishes.handover()
+        if target is not None:
+            self._hand_over(row, target)
+            return
         if not self._tenure.due(row.epoch, self._clock()):
             return
         if self._row.probe().epoch < row.epoch:
@@ -254,6 +270,26 @@ class Keeper:
             probe, epoch=row.epoch, seconds=self._settings.timing.lease - self._settings.timing.stop
         )
         self._opened = row.epoch
+
+    def _hand_over(self, row: CellOwnership, target: str) -> None:
+        """A planned change of owner: nothing is written any more, the target has all that was, and then it
+        is the owner. Where the target does not get there the cell works on here."""
+        self._wishes.drop_handover()
+        self._row.close(epoch=row.epoch)
+        self._opened = 0
+        deadline = self._clock() + self._settings.timing.stop
+        # Transactions that were open have failed or committed by now, or do so before this place.
+        until = self._cluster.look().replayed
+        while not any(
+            one.site == target and one.state == "streaming" and one.flushed >= until
+            for one in self._cluster.standbys()
+        ):
+            if self._clock() > deadline:
+                self._tenure.lost()  # the next round renews, and opens the cell again
+                raise NotThere(f"{target} has not caught up: {self._me} goes on")
+            time.sleep(_CATCH_UP_SECONDS)
+        self._store.claim_cell(self._cell, region=target, expected=row.epoch)
+        self._tenure.lost()
 
     def _probe_and_renew(self, row: CellOwnership) -> Probe:
         """A committed write in the cell's database, then the renewal: in this order, and counted from

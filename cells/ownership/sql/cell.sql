@@ -8,6 +8,10 @@ UPDATE cell SET epoch = %(epoch)s, lease_until = greatest(CASE WHEN epoch = %(ep
 WHERE epoch <= %(epoch)s
 RETURNING epoch, lease_until;
 
+-- name: close
+-- Ends the lease now, for a handover: nothing of the cell's is written from here on.
+UPDATE cell SET lease_until = least(lease_until, clock_timestamp()) WHERE epoch = %(epoch)s RETURNING epoch;
+
 -- name: adopt_tenants
 -- Tenants whose rows were claimed for this cell (tenant_id) act under their new epochs. A move that holds one goes by
 -- its own rules.

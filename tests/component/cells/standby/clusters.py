@@ -62,11 +62,13 @@ class Site:
 
     def stop(self) -> None:
         """In order, with a checkpoint."""
+        self.cluster.close()
         if self._child is not None:
             children.stop(self._child, how=signal.SIGINT)
 
     def kill(self) -> None:
         """As when its machine dies: nothing is flushed any more, nobody is told."""
+        self.cluster.close()
         if self._child is not None:
             children.end_leftovers(self._folder / "data", "postgres", how=signal.SIGKILL)
             self._child.wait()
@@ -138,6 +140,5 @@ def three_sites() -> Iterator[Sites]:
             yield sites
         finally:
             for site in sites.values():
-                site.cluster.close()
                 site.kill()
                 site.release()

@@ -59,6 +59,20 @@ def test_equals_are_ranked_alike_by_all() -> None:
     assert elect(vote("b", 200), vote("c", 200)).winner == ranked("cell", 7, ("b", "c"))[0]
 
 
+def test_who_claimed_the_epoch_wins_among_equals_and_no_more() -> None:
+    for claimer in ("b", "c"):
+        outcome = choose(
+            cell="cell", epoch=7, line=LINE, sites=SITES, last_primary="a", claimer=claimer,
+            votes=[vote("b", 200), vote("c", 200)],
+        )  # fmt: skip
+        assert outcome.winner == claimer
+    more = choose(
+        cell="cell", epoch=7, line=LINE, sites=SITES, last_primary="a", claimer="b",
+        votes=[vote("b", 200), vote("c", 201)],
+    )  # fmt: skip
+    assert more.winner == "c"
+
+
 @given(
     places=st.fixed_dictionaries({site: st.integers(0, 300) for site in "bcde"}),
     confirmed=st.integers(0, 300),
