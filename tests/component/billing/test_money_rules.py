@@ -18,7 +18,7 @@ from billing.invoices import drafting, mails, settling, tasks
 from billing.invoices.lines import canonical, described
 from billing.invoices.models import Invoice, NothingDue, SentMail
 from billing.models import ChargeBook
-from billing.pricing import accounts, contracts
+from billing.pricing import accounts, contracts, many
 from billing.refusals import Conflicting, Invalid
 from billing.stripe.comparing import settle_difference
 from billing.stripe.models import StripeDifference
@@ -94,14 +94,20 @@ def test_one_that_fails_keeps_nobody_from_a_draft(tenant: Any, monkeypatch: pyte
     for each in (tenant, other):
         used(each, (NOVEMBER, *RUNS, 2_000_000))
         close(each, NOVEMBER, at=NOW)
-    real = drafting.statement_of
+    real, alone = many.stated, drafting.statement_of
+
+    def stated(period: Any, used: Any, terms: Any, corrections: Any) -> Any:
+        if terms.account.tenant_id == tenant.id:
+            raise ValueError("a row nobody thought of")
+        return real(period, used, terms, corrections)
 
     def statement_of(tenant_id: Any, *more: Any) -> Any:
         if tenant_id == tenant.id:
             raise ValueError("a row nobody thought of")
-        return real(tenant_id, *more)
+        return alone(tenant_id, *more)
 
-    monkeypatch.setattr(drafting, "statement_of", statement_of)
+    monkeypatch.setattr(many, "stated", stated)  # rated with the others, whom it takes with it
+    monkeypatch.setattr(drafting, "statement_of", statement_of)  # and alone
     assert tasks.draft_closed(NOW - timedelta(days=1)) == 1
     assert Invoice.objects.get().tenant_id == other.id
 
