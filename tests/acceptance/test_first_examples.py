@@ -143,6 +143,7 @@ def test_a_failing_run_is_retried_with_the_same_key_and_ends_in_the_dlq(api: Api
     assert item["http_status"] == 503
 
 
+@pytest.mark.metered
 def test_the_daily_cost_counts_the_runs(stack: Stack, api: Api) -> None:
     with Recorder() as target:
         registered = api.register_target(target.url)
