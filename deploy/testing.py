@@ -23,6 +23,8 @@ _CORES = os.cpu_count() or 1
 _WORKERS = str(min(4, _CORES))
 #: Component tests wait for engines and processes for a third of their time.
 _WAITING_WORKERS = str(min(4, _CORES + 1))
+#: In the order of collection: slow modules first.
+_BY_MODULE = ("-n", _WAITING_WORKERS, "--dist", "loadscope", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,7 @@ STAGES = (
     (
         Group(
             name="component",
-            commands=(_pytest("component", "-n", _WAITING_WORKERS, "--dist", "loadscope"),),
+            commands=(_pytest("component", *_BY_MODULE),),
         ),
     ),
     (

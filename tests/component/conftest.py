@@ -16,7 +16,12 @@ def _commits(item: pytest.Item) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that commits asks for the rows of migrations too: without, the tables are emptied in
-    another way, and every test of Django that follows in this process finds them wrong."""
+    another way, and every test of Django that follows in this process finds them wrong.
+
+    Modules with slow tests come first, so that no worker has one left when the others are done.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     for item in items:
         marker = item.get_closest_marker("django_db")
         if _commits(item) and not (marker and marker.kwargs.get("serialized_rollback")):

@@ -21,6 +21,8 @@ from tests.component.cells.execution.http_target import HttpTarget, answering, h
 from tests.component.cells.host_process import ROOT, environment, host_process
 from tests.waiting import eventually, eventually_sync
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def target() -> AsyncIterator[HttpTarget]:
@@ -156,7 +158,6 @@ async def test_a_killed_host_is_repaired_in_seconds(
     assert int(two.headers["X-Fencing-Token"]) == int(one.headers["X-Fencing-Token"]) + 1
 
 
-@pytest.mark.slow
 async def test_engines_that_come_later_and_go_away(tmp_path: Path, target: HttpTarget) -> None:
     postgres_port, valkey_port = Reservation(), Reservation()
     with temporary_folder() as folder:

@@ -18,6 +18,7 @@ from controlplane.tenants.keys import new_key
 from tests.component.controlplane.standin import StandInCell
 from tests.engines import TestEngines
 
+pytestmark = pytest.mark.slow
 KEY = bytes(range(32))
 
 

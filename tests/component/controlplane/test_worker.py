@@ -17,6 +17,7 @@ from deploy.engines import Valkey, new_password, running
 from deploy.ports import Reservation
 from tests.waiting import eventually_sync
 
+pytestmark = pytest.mark.slow
 QUEUE = "celery:celery"
 OPTIONS = ("--concurrency", "2", "--without-gossip", "--without-mingle", "--loglevel", "INFO")
 

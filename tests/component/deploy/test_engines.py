@@ -22,6 +22,8 @@ from deploy.children import Identity, as_identity
 from deploy.home import ROOT
 from tests.waiting import eventually_sync
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def engines(folder: Path, user: str | None = None) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:

@@ -21,6 +21,7 @@ from billing.models import UsageHour
 from tests.component.billing.exports.conftest import asked, files_of, used_in_october
 from tests.waiting import eventually_sync
 
+pytestmark = pytest.mark.slow
 _WORKER = """
 import sys, uuid
 import django
