@@ -131,7 +131,7 @@ class RegionalInstallation(Installation):
         )
         self.say("the ownership store is up")
         placed, *_ = await all_of(
-            self._control_plane(environments),
+            self._control_plane(environments, stores),
             *(self._cell(cell, environments) for cell in options.cells),
             *(start(self._router(region, environments)) for region in REGIONS),
             start(self._processes.echo()),
@@ -262,11 +262,11 @@ class RegionalInstallation(Installation):
             entry=True,
         )
 
-    async def _control_plane(self, environments: RegionalEnvironments) -> str:
+    async def _control_plane(self, environments: RegionalEnvironments, stores: Stores) -> str:
         start, processes = self.supervisor.start, self._processes
         await self._manage("migrate", ["setup_database"], environments)
         await all_of(*map(start, (processes.django(), processes.celery_worker(), processes.celery_beat())))
-        request = bootstrap_request(self._state, self._ports, [])
+        request = bootstrap_request(self._state, self._ports, [], stores)
         request["region"] = REGIONS[0]
         request["cells"] = [
             {
