@@ -89,7 +89,13 @@ class TargetCreate(Body):
     def _ordered(self) -> TargetCreate:
         if self.initial_concurrency is not None and self.initial_concurrency > self.max_concurrency:
             raise PydanticCustomError(
-                "concurrency", "is above max_concurrency", {"at": "initial_concurrency"}
+                "concurrency",
+                "is {initial}, above max_concurrency ({most})",
+                {
+                    "at": "initial_concurrency",
+                    "initial": self.initial_concurrency,
+                    "most": self.max_concurrency,
+                },
             )
         return self
 

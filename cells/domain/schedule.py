@@ -161,7 +161,9 @@ def _cron(reader: _Reader) -> Compiled | None:
     if schedule.calendar is None and schedule.roll is not Roll.SKIP:
         reader.fault("roll", "needs a calendar to move away from")
     if schedule.calendar is not None and schedule.excluded is None:
-        reader.fault("calendar", f"there is no calendar {schedule.calendar[:80]}")
+        reader.fault(
+            "calendar", f"there is no calendar {schedule.calendar[:80]}; PUT /v1/calendars/… makes one"
+        )
     if cron is None or tz is None:
         return None
     if schedule.excluded is not None:

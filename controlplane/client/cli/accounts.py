@@ -29,7 +29,7 @@ from controlplane.client.sync import Clockhouse
 
 profile = typer.Typer(no_args_is_help=True, help="Addresses and keys that are kept on this machine.")
 
-ProfileName = Annotated[str, typer.Argument(metavar="NAME")]
+ProfileName = Annotated[str, typer.Argument(metavar="NAME", help="As `clockhouse profile list` shows it.")]
 
 
 def login(

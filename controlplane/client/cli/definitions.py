@@ -103,7 +103,7 @@ def list_(
 @command(app, "show")
 def show(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="DEFINITION")],
+    name: Annotated[str, typer.Argument(metavar="DEFINITION", help="Its name.")],
     version: Annotated[int | None, typer.Option(help="The newest, if absent.")] = None,
     source: Annotated[bool, typer.Option("--source", help="Its text and nothing else.")] = False,
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 from controlplane.client.cli.reading import pairs_of, payload_of
 from controlplane.client.wire import without_none
 
+JobIds = Annotated[list[str], typer.Argument(metavar="JOB...", help="Their ids (job_…) or keys.")]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Its id (job_…) or its key.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", help="At most this many; 0 for all.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -16,6 +16,7 @@ from controlplane.client.cli.job_options import (
     End,
     Every,
     JobId,
+    JobIds,
     Limit,
     Once,
     Payload,
@@ -68,20 +69,28 @@ def get(session: Session, job: JobId) -> None:
 
 
 @command(app, "pause")
-def pause(session: Session, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
+def pause(
+    session: Session,
+    jobs: JobIds,
+) -> None:
     """Stop the timers of jobs. Runs under way go on."""
     _each(session, jobs, session.client.jobs.pause, "paused")
 
 
 @command(app, "resume")
-def resume(session: Session, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
+def resume(
+    session: Session,
+    jobs: JobIds,
+) -> None:
     """Let paused jobs go on at their first occurrence after now; one-offs whose time went by start now."""
     _each(session, jobs, session.client.jobs.resume, "resumed")
 
 
 @command(app, "cancel")
 def cancel(
-    session: Session, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")], yes: Yes = False
+    session: Session,
+    jobs: JobIds,
+    yes: Yes = False,
 ) -> None:
     """Cancel jobs and their waiting runs, for good."""
     session.confirm(f"Cancel {counted(len(jobs), 'job')} and the runs that wait?",
@@ -116,7 +125,7 @@ def trigger(
     wait: Annotated[bool, typer.Option("--wait", help="Until the run is finished.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 300.0,
 ) -> None:
-    """Start a run by hand, now."""
+    """Start a run by hand, now. With --wait, exit status 1 unless it succeeded."""
     run = session.client.jobs.trigger(id_of(session, job), **payload_of(payload))
     if wait:
         with session.progress(f"Waiting for {run.run_id} …"):
@@ -182,7 +191,7 @@ def apply(
     file: Annotated[str, typer.Option("--file", "-f", help="Jobs with keys, as JSON or TOML; - for stdin.")],
 ) -> None:
     """Make the jobs of a file what it says: each is found by its key, or created. Jobs that are not in
-    the file stay as they are."""
+    the file stay as they are. Exit status 1 if one was refused; the others are done."""
     jobs = read_jobs(file)
     failed = 0
     results: list[dict[str, Any]] = []

@@ -83,7 +83,7 @@ def list_members(session: Session, limit: Limit = 50) -> None:
 @command(members, "add")
 def add_member(
     session: Session,
-    email: str,
+    email: Annotated[str, typer.Argument(metavar="EMAIL", help="The person's address.")],
     role: Annotated[str, typer.Option(help="admin, developer or viewer.")] = "developer",
     name: Annotated[str | None, typer.Option(help="For people.")] = None,
     payloads: Annotated[bool, typer.Option("--payloads", help="May see payloads.")] = False,

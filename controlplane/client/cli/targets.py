@@ -45,7 +45,7 @@ def get(session: Session, target: TargetId) -> None:
 @command(app, "register")
 def register(
     session: Session,
-    base_url: Annotated[str, typer.Argument(metavar="BASE_URL")],
+    base_url: Annotated[str, typer.Argument(metavar="BASE_URL", help="https://host/path; jobs add paths.")],
     target_id: Annotated[str | None, typer.Option("--id", help="tgt_… of your choice.")] = None,
     team: Annotated[str | None, typer.Option(help="Who owns it.")] = None,
     description: Annotated[str | None, typer.Option(help="For people.")] = None,

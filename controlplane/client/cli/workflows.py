@@ -43,7 +43,7 @@ _WORK = ("activity", "child")
 @command(app, "start")
 def start(
     session: Session,
-    definition: Annotated[str, typer.Argument(metavar="DEFINITION")],
+    definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="Its name.")],
     id_: Annotated[str | None, typer.Option("--id", help="Yours; made up if absent.")] = None,
     version: Annotated[int | None, typer.Option(help="The newest, if absent.")] = None,
     input_: Annotated[

@@ -15,7 +15,20 @@ from controlplane.client.worker import Worker
 app = typer.Typer(no_args_is_help=True, help="Pull workers.")
 
 
-@command(app, "run")
+_HELP = """Work on tasks until SIGTERM. Handlers then finish; what they do not finish is given back.
+
+With this in `tasks.py`, `clockhouse worker run tasks:worker` does what a job with `--queue ledger` asks for:
+
+\b
+from clockhouse import Task, Worker
+worker = Worker()
+@worker.handles("ledger")
+def rebuild(task: Task) -> dict:
+    return {"done": task.payload}
+"""
+
+
+@command(app, "run", help=_HELP)
 def run(
     session: Session,
     handler: Annotated[
@@ -28,8 +41,13 @@ def run(
     drain: Annotated[float, typer.Option(help="Seconds that handlers have to finish at the end.")] = 20.0,
     worker_id: Annotated[str | None, typer.Option(help="Shown to people; made up if absent.")] = None,
 ) -> None:
-    """Work on tasks until SIGTERM. Handlers then finish; what they do not finish is given back."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    """Work on tasks."""
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S%z",
+        stream=sys.stderr,
+    )
     logging.getLogger("httpx").setLevel(logging.WARNING)
     found = _imported(handler)
     if isinstance(found, Worker):

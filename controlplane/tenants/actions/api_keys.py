@@ -47,14 +47,14 @@ def _shown(key: ApiKey) -> dict[str, object]:
 def _scope_faults(scopes: Sequence[str], *, operator: bool) -> list[Fault]:
     allowed = {Scope.OPERATOR.value} if operator else {s.value for s in KEY_SCOPES}
     faults = [
-        Fault(pointer=f"/scopes/{i}", detail=f"one of {', '.join(sorted(allowed))}")
+        Fault(pointer=f"/scopes/{i}", detail=f"{scope[:40]} is none; there are {', '.join(sorted(allowed))}")
         for i, scope in enumerate(scopes)
         if scope not in allowed
     ]
     if not scopes:
-        faults.append(Fault(pointer="/scopes", detail="at least one"))
+        faults.append(Fault(pointer="/scopes", detail="is empty: a key needs at least one"))
     if len(set(scopes)) != len(scopes):
-        faults.append(Fault(pointer="/scopes", detail="each scope once"))
+        faults.append(Fault(pointer="/scopes", detail="holds a scope twice"))
     return faults
 
 

@@ -30,7 +30,7 @@ def role_faults(role: str | None) -> list[Fault]:
     """What is wrong with a role; None is fine."""
     if role is None or role in Role.values:
         return []
-    return [Fault(pointer="/role", detail=f"one of {', '.join(Role.values)}")]
+    return [Fault(pointer="/role", detail=f"{role[:40]} is none; there are {', '.join(Role.values)}")]
 
 
 def _shown(member: Membership) -> dict[str, object]:
@@ -55,7 +55,7 @@ def add_member(
     try:
         validate_email(email)
     except ValidationError:
-        faults.append(Fault(pointer="/email", detail="not an email address"))
+        faults.append(Fault(pointer="/email", detail="is not an email address, such as ada@example.com"))
     if faults:
         raise Invalid(faults)
     may_make(actor, role)

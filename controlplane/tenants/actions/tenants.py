@@ -32,19 +32,26 @@ _SMALLEST = {"job_runs_per_second": 1, "running_runs": 1, "api_requests_per_seco
 def _quota_faults(quotas: Mapping[str, int]) -> list[Fault]:
     faults = []
     for name, value in quotas.items():
+        pointer = f"/quotas/{name}"
         if name not in Quota.NAMES:
-            faults.append(Fault(pointer=f"/quotas/{name}", detail="no such quota"))
+            faults.append(Fault(pointer=pointer, detail=f"is no quota; there are {', '.join(Quota.NAMES)}"))
             continue
         least, most = _SMALLEST.get(name, 0), _LARGEST.get(name, 1_000_000)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            faults.append(Fault(pointer=f"/quotas/{name}", detail=f"a whole number from {least} to {most}"))
+            detail = f"is {str(value)[:40]}; it is to be a whole number from {least} to {most}"
+            faults.append(Fault(pointer=pointer, detail=detail))
     return faults
 
 
 def _policy_faults(policy: str | None) -> list[Fault]:
     if policy is None or policy in REGION_POLICIES:
         return []
-    return [Fault(pointer="/default_region_policy", detail=f"one of {', '.join(REGION_POLICIES)}")]
+    return [
+        Fault(
+            pointer="/default_region_policy",
+            detail=f"{policy[:40]} is none; there are {', '.join(REGION_POLICIES)}",
+        )
+    ]
 
 
 def _name_faults(name: str | None) -> list[Fault]:
