@@ -26,8 +26,7 @@ from controlplane.client.importers.plan import Destination, Difference, Plan
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Move in from another scheduler. Shows a plan; --apply makes it true. Exit status 1 if an entry or a"
-    " job was refused, or --prune could not cancel; the others are imported all the same.",
+    help="Move in from another scheduler. Shows a plan; --apply makes it true.",
 )
 
 Source = Annotated[str, typer.Argument(metavar="FILE", help="- for stdin.")]
@@ -90,7 +89,8 @@ def crontab(
     yes: Yes = False,
     apply_: Apply = False,
 ) -> None:
-    """Import a crontab: each line becomes a job that sends its command to the target."""
+    """Import a crontab: each line becomes a job that sends its command to the target. Exit status 1 if a line
+    or a job was refused, or --prune could not cancel; the others are imported all the same."""
     if prune and name is None:
         raise Wrong("--prune goes with --name: two machines' crontabs may have files of one name")
     called = name or (Path(file).name if file != "-" else "stdin")
@@ -122,7 +122,8 @@ def eventbridge(
     yes: Yes = False,
     apply_: Apply = False,
 ) -> None:
-    """Import EventBridge Scheduler schedules from what `aws scheduler get-schedule` printed."""
+    """Import EventBridge Scheduler schedules from what `aws scheduler get-schedule` printed. Exit status 1 if
+    one was refused, or --prune could not cancel; the others are imported all the same."""
     destination = _destination(target, path, ["eventbridge", *(tag or [])], max_attempts, window, misfire)
     plan = read_eventbridge(read_text(file), destination=destination, now=datetime.now(UTC))
     _finish(session, plan, apply_, paused, prune=prune, yes=yes, tag="eventbridge")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from controlplane.client.cli import app
 from controlplane.client.cli.reading import schedule_of, seconds_of
-from controlplane.client.cli.session import Wrong
+from controlplane.client.cli.session import AWAY, EXIT_STATUSES, INTERRUPTED, Wrong
 from controlplane.client.cli.wording import counted, duration, moment, relative, schedule_text
 
 NOW = datetime(2026, 9, 28, 12, tzinfo=UTC)
@@ -64,3 +70,24 @@ def test_a_schedule_from_options() -> None:
         schedule_of(**{**empty, "cron": "* * * * *", "now": True})  # type: ignore[arg-type]
     with pytest.raises(Wrong, match="go with a schedule"):
         schedule_of(**{**empty, "time_zone": "UTC"})  # type: ignore[arg-type]
+
+
+def test_exit_statuses_are_said_once_for_all_commands() -> None:
+    told = re.findall(r"^(\d+) ", EXIT_STATUSES, re.MULTILINE)
+    readme = (Path(__file__).resolve().parents[4] / "controlplane/client/cli/README.md").read_text()
+    assert told == re.findall(r"^\| (\d+) \|", readme, re.MULTILINE)
+    assert told == [*map(str, range(AWAY + 1)), str(INTERRUPTED)]
+    shown = CliRunner().invoke(app, ["import", "crontab", "--help"]).stdout
+    assert "Exit status 1" in " ".join(shown.split())
+
+
+def test_each_argument_and_option_is_explained() -> None:
+    unsaid = []
+
+    def walk(command: Any, name: str) -> None:
+        for inner, each in sorted(getattr(command, "commands", {}).items()):
+            walk(each, f"{name} {inner}")
+        unsaid.extend(f"{name} {p.name}" for p in command.params if not getattr(p, "help", None))
+
+    walk(typer.main.get_command(app), "clockhouse")
+    assert unsaid == []
