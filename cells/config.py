@@ -45,6 +45,7 @@ class Settings:
     #: CELL_EGRESS_ALLOW: addresses that targets may have besides public ones (see execution/egress).
     egress_allow: frozenset[str] = frozenset()
     executor_slots: int = 1024  # CELL_EXECUTOR_SLOTS, over all four classes
+    lateness_slo_seconds: int = 60  # CELL_LATENESS_SLO_SECONDS: what waits longer is late, and told of
     drain_seconds: float = 20.0  # CELL_DRAIN_SECONDS: how long calls in flight may take at the end
     #: CELL_LAKE: where finished runs go, `file:///folder` or `s3://bucket/prefix`; empty: nowhere, and
     #: none ever leaves the database. CELL_LAKE_ENDPOINT: an S3 that is not Amazon's.
@@ -81,6 +82,7 @@ class Settings:
             control_url=read.optional("CELL_CONTROL_URL", _url("http", "https"), ""),
             egress_allow=read.optional("CELL_EGRESS_ALLOW", _egress, frozenset()),
             executor_slots=read.optional("CELL_EXECUTOR_SLOTS", _whole(4, 100_000), 1024),
+            lateness_slo_seconds=read.optional("CELL_LATENESS_SLO_SECONDS", _whole(1, 86_400), 60),
             drain_seconds=read.optional("CELL_DRAIN_SECONDS", _whole(0, 3600), 20),
             lake=read.optional("CELL_LAKE", check_url, ""),
             lake_endpoint=read.optional("CELL_LAKE_ENDPOINT", _url("http", "https"), ""),

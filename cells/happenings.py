@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -38,6 +38,15 @@ class FoundEvents:
     more: bool
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """How far a tenant's events were read. Without a place: those since an instant."""
+
+    tenant_id: uuid.UUID
+    after: tuple[int, int, int] | None
+    since: datetime
+
+
 class EventStore(Protocol):
     """The feed of events. Most are written by the transactions that they tell of."""
 
@@ -70,4 +79,20 @@ class EventStore(Protocol):
     async def add_intent(self, fence: Fence, *, verb: str, subject: str, host_id: int) -> None:
         """Note what is about to be done outside of the store, if this host may still act for the tenant:
         `NotOwner` or `LeaseLost` if not."""
+        ...
+
+    async def events_of_many(
+        self, asked: Sequence[Asked], *, types: Sequence[str], looks: int
+    ) -> Mapping[uuid.UUID, FoundEvents]:
+        """The events of those types behind the places of several tenants, among the next `looks` of each.
+        Tenants with nothing new are left out."""
+        ...
+
+    async def tell_late(self, *, after_seconds: int, host_id: int) -> int:
+        """Tell tenants whose earliest occurrence waits for longer than that, and those whose does no more:
+        each once. How many."""
+        ...
+
+    async def home_epoch(self) -> int:
+        """The epoch of this cell; a takeover raises it."""
         ...

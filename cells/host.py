@@ -205,7 +205,8 @@ class Process:
                 lambda: WorkflowEngine(store, queue, self.bell, host, clock, metrics),
             )
         if "reaper" in roles:
-            yield "reaper", lambda: Reaper(store, queue, host, clock, metrics)
+            late = settings.lateness_slo_seconds
+            yield "reaper", lambda: Reaper(store, queue, host, clock, metrics, late_seconds=late)
             yield "operations", lambda: Operations(store, queue, host, clock, metrics)
             kept = timedelta(days=settings.runs_kept_days)
             yield "rescheduling", lambda: Rescheduling(store, queue, host, clock, metrics, kept=kept)

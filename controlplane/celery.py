@@ -91,6 +91,26 @@ app.conf.update(
             "schedule": 10.0,
             "options": {"expires": 10},
         },
+        "read what cells tell": {
+            "task": "controlplane.notifications.tasks.read",
+            "schedule": 3.0,
+            "options": {"expires": 3},
+        },
+        "send notifications": {
+            "task": "controlplane.notifications.tasks.send",
+            "schedule": 3.0,
+            "options": {"expires": 3},
+        },
+        "look for keys that end and cells that are silent": {
+            "task": "controlplane.notifications.tasks.watch",
+            "schedule": 30.0,
+            "options": {"expires": 30},
+        },
+        "forget old notifications": {
+            "task": "controlplane.notifications.tasks.prune",
+            "schedule": 3600.0,
+            "options": {"expires": 3600},
+        },
         "recompute usage days": {
             "task": "billing.tasks.recompute_dirty_days",
             "schedule": 10.0,
@@ -152,6 +172,7 @@ app.autodiscover_tasks(
     [
         "controlplane.events",
         "controlplane.moves",
+        "controlplane.notifications",
         "controlplane.operators",
         "controlplane.topology",
         "controlplane.regions",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ class Configuration:
     exports_endpoint: str = ""  # an S3 that is not Amazon's
     lake: str = ""  # where the cells' history is, for reports; empty: there are none
     lake_endpoint: str = ""
+    #: Addresses that webhooks may have besides public ones: see `cells.domain.egress`.
+    egress_allow: frozenset[str] = frozenset()
 
 
 def _hex_key(name: str, text: str) -> bytes:
@@ -76,6 +79,17 @@ def _email_url(url: str, *, debug: bool) -> str:
             " only with CONTROL_DEBUG=1 it may be empty"
         )
     return url
+
+
+def _egress(text: str) -> frozenset[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in ("loopback", "private"):
+            try:
+                ipaddress.ip_network(word)
+            except ValueError as e:
+                raise ConfigurationError(f"CONTROL_EGRESS_ALLOW: {word} is no network") from e
+    return frozenset(words)
 
 
 def read_configuration(environ: Mapping[str, str] | None = None) -> Configuration:
@@ -119,6 +133,7 @@ def read_configuration(environ: Mapping[str, str] | None = None) -> Configuratio
         exports_endpoint=env.get("CONTROL_EXPORTS_ENDPOINT", "").rstrip("/"),
         lake=_place("CONTROL_LAKE", env.get("CONTROL_LAKE", "")),
         lake_endpoint=env.get("CONTROL_LAKE_ENDPOINT", "").rstrip("/"),
+        egress_allow=_egress(env.get("CONTROL_EGRESS_ALLOW", "")),
     )
 
 

@@ -49,6 +49,7 @@ SHARED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "controlplane.moves",
+    "controlplane.notifications",
     "controlplane.operators",  # behind allauth, whose admin pages it replaces
 ]
 # The console's workspace, one schema per tenant; see controlplane/workspace/README.md.
@@ -235,6 +236,13 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000
 # --- moves ---------------------------------------------------------------------------------
 OWNERS_MAY_MOVE = CONFIGURATION.owners_may_move
 
+# --- notifications -------------------------------------------------------------------------
+NOTIFICATIONS = {
+    "egress_allow": CONFIGURATION.egress_allow,
+    "lease_seconds": 60,  # longer than a try can take; a sender that is silent for longer is dead
+    "patience_seconds": 15,  # that a receiver has to answer
+}
+
 # --- billing: what it needs to know about the world, handed in ------------------------------
 BILLING_TENURES = "controlplane.topology.tenures.tenures_of"
 BILLING_STORES = "controlplane.topology.tenures.stores_of"
@@ -359,5 +367,6 @@ OUTBOX_HANDLERS = {
     "billing_mail_invoice": "billing.invoices.mails.mail_invoice",
     "billing_mail_credit_note": "billing.invoices.mails.mail_credit_note",
     "billing_mail_budget": "billing.budgets.watching.mail_budget",
+    "mail_notification_rule_stopped": "controlplane.notifications.mails.mail_stopped",
     "stripe_invoice": "billing.stripe.invoicing.push_invoice",
 }

@@ -179,6 +179,7 @@ class Environments:
             "CONTROL_EMAIL_URL": f"file://{self._home.folder / 'mail'}",
             "CONTROL_EXPORTS": (self._home.folder / "exports").as_uri(),
             "CONTROL_LAKE": (self._home.folder / "lake").as_uri(),
+            "CONTROL_EGRESS_ALLOW": "loopback",
             **self._base,
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",
             "CONTROL_DATABASE_URL": self._stores.control,

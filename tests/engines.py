@@ -80,6 +80,7 @@ class TestEngines:
             "CONTROL_EMAIL_URL": f"file://{self._folder / 'mail'}",
             "CONTROL_EXPORTS": f"file://{self._folder / 'exports'}",
             "CONTROL_LAKE": f"file://{self._folder / 'lake'}",
+            "CONTROL_EGRESS_ALLOW": "loopback",
             "CONTROL_ALLOWED_HOSTS": "testserver,127.0.0.1,localhost",
         }
 

@@ -39,6 +39,7 @@ from cells.api import (
     target_health,
     targets,
     task_queues,
+    telling,
     tenant_metrics,
     usage,
     worker_calls,
@@ -73,7 +74,7 @@ _RESOURCES = (
         events,
     ),
     *(reconciling, workflows, workflow_changes, definitions),
-    *(internal, usage, lengthening, moves),
+    *(internal, usage, lengthening, telling, moves),
 )
 
 

@@ -72,7 +72,7 @@ async def list_events(call: Call, query: Annotated[EventQuery, Query()]) -> Resp
                 await asyncio.sleep(min(_LOOK_SECONDS, left))
     return answer(
         {
-            "items": [_event(row) for row in found.events],
+            "items": [event_document(row) for row in found.events],
             "next_cursor": pagination.make_cursor("events", filters, found.reached or place or _START),
             "more": found.more,
         }
@@ -99,7 +99,8 @@ def _one_of_few(waiting: Counter[uuid.UUID], tenant_id: uuid.UUID) -> Iterator[N
             del waiting[tenant_id]
 
 
-def _event(row: EventRow) -> documents.Document:
+def event_document(row: EventRow) -> documents.Document:
+    """An event as its readers see it."""
     epoch, xid, seq = row.place
     return {
         "event_id": f"evt_{epoch}_{xid}_{seq}",

@@ -29,13 +29,26 @@ _OVERLAP_SECONDS, DEEP_SECONDS = 30.0, 60.0
 LEASES_SHARE = 0.05
 #: Tasks that wait this long with nobody polling are told of; how often that is looked at (seconds).
 STARVED_SECONDS, STARVED_LOOK_SECONDS = 120, 15.0
+#: Occurrences that wait this long are late, and how often that is looked at (seconds).
+LATE_SECONDS, LATE_LOOK_SECONDS = 60, 30.0
 
 
 class Reaper:
     """Role `reaper`. Any number of hosts may run it."""
 
-    def __init__(self, store: Store, queue: Queue, host: HostAgent, clock: Clock, metrics: Metrics):
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue,
+        host: HostAgent,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        late_seconds: int = LATE_SECONDS,
+    ):
         self._store = store
+        self._late_seconds = late_seconds
+        self._late_told = clock.monotonic() - LATE_LOOK_SECONDS
         self._host = host
         self._onward = HandingOn(queue, metrics)
         self._clock = clock
@@ -63,6 +76,7 @@ class Reaper:
                     full = await self._reap()
                     await self._reap_pulled()
                     await self._tell_starved()
+                    await self._tell_late()
                     if not full:
                         await self._wake()
                 except (Retryable, Terminal) as fault:
@@ -133,3 +147,9 @@ class Reaper:
         if now - self._told >= STARVED_LOOK_SECONDS:
             self._told = now
             await self._store.tell_starved(after_seconds=STARVED_SECONDS, host_id=self._host.host_id)
+
+    async def _tell_late(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._late_told >= LATE_LOOK_SECONDS:
+            self._late_told = now
+            await self._store.tell_late(after_seconds=self._late_seconds, host_id=self._host.host_id)

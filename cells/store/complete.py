@@ -34,7 +34,7 @@ from cells.store.base import StoreBase
 from cells.store.callbacks import Ended, ended, tell
 from cells.store.concurrency import wake
 from cells.store.database import Connection, Row, fetch_all, run
-from cells.store.events import fingerprint_of, tell_dead
+from cells.store.events import Lost, fingerprint_of, tell_dead, tell_lost
 from cells.store.fronts import Key
 from cells.store.journal import RELEASED, Entry, seconds
 from cells.store.overlap import wake_buffered
@@ -125,7 +125,7 @@ class Completions(StoreBase):
             if gone:
                 await self._mark_gone(connection, list(gone), entry)
             if dead:
-                tell_dead(entry, [c for c, _ in dead], [row[1] for _, row in dead])
+                await tell_dead(connection, entry, [c for c, _ in dead], [row[1] for _, row in dead])
             if over:
                 retries += await tell(connection, over)
             if freed:
@@ -287,10 +287,6 @@ class Completions(StoreBase):
                 )
                 if state in _LOST:
                     dead.append(row)
-                    run_id = ids.run_id(RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal))
-                    why, _ = _LOST[state]
-                    more = {"count": 1, "run_ids": [run_id], "reason": why, "target_id": row[11]}
-                    entry.event(tenant, "run.dead_lettered", run_id, None, **more)
                 elif timer_at is not None:
                     members.append(
                         Member(
@@ -306,6 +302,9 @@ class Completions(StoreBase):
                         )
                     )
             if dead:
+                await tell_lost(
+                    connection, entry, [Lost(*row[:4], _LOST[row[4]][0], row[11]) for row in dead]
+                )
                 await run(connection, "complete_dead", _lost(dead))
                 members += await tell(connection, await callbacks.lost(connection, dead))
             await self._journal.append(connection, host_id, entry)

@@ -11,6 +11,8 @@ from controlplane.api.views import (
     invoices,
     members,
     moves,
+    notifications,
+    operator_notifications,
     operators,
     price_books,
     relocations,
@@ -78,6 +80,16 @@ admin_urls = [
     path("export-schedules", exports.OperatorExportSchedulesView.as_view()),
     path("export-schedules/<str:dataset>", exports.OperatorExportScheduleView.as_view()),
     path("reports/<str:report>", reports.ReportView.as_view()),
+    path("notification-kinds", operator_notifications.KindsView.as_view()),
+    path("notification-rules", operator_notifications.RulesView.as_view()),
+    path("notification-rules/<str:rule_id>:test", operator_notifications.TestView.as_view()),
+    path("notification-rules/<str:rule_id>:rotate-secret", operator_notifications.RotateView.as_view()),
+    path("notification-rules/<str:rule_id>", operator_notifications.RuleView.as_view()),
+    path("notification-deliveries", operator_notifications.DeliveriesView.as_view()),
+    path(
+        "notification-deliveries/<str:delivery_id>:redeliver", operator_notifications.RedeliverView.as_view()
+    ),
+    path("notification-deliveries/<str:delivery_id>", operator_notifications.DeliveryView.as_view()),
     path("", include("billing.urls_operators")),
 ]
 
@@ -109,6 +121,20 @@ urlpatterns = [
     path("exports/<str:export_id>", exports.ExportView.as_view()),
     path("export-schedules", exports.ExportSchedulesView.as_view()),
     path("export-schedules/<str:dataset>", exports.ExportScheduleView.as_view()),
+    path("notification-kinds", notifications.NotificationKindsView.as_view()),
+    path("notification-rules", notifications.NotificationRulesView.as_view()),
+    path("notification-rules/<str:rule_id>:test", notifications.TestNotificationRuleView.as_view()),
+    path(
+        "notification-rules/<str:rule_id>:rotate-secret",
+        notifications.RotateNotificationSecretView.as_view(),
+    ),
+    path("notification-rules/<str:rule_id>", notifications.NotificationRuleView.as_view()),
+    path("notification-deliveries", notifications.NotificationDeliveriesView.as_view()),
+    path(
+        "notification-deliveries/<str:delivery_id>:redeliver",
+        notifications.RedeliverNotificationView.as_view(),
+    ),
+    path("notification-deliveries/<str:delivery_id>", notifications.NotificationDeliveryView.as_view()),
     path("usage/forecast", budgets.ForecastView.as_view()),
     path("budget", budgets.BudgetView.as_view()),
     path("billing-account", price_books.BillingAccountView.as_view()),

@@ -146,6 +146,11 @@ def _said(kind: str, subject: str, data: Mapping[str, Any]) -> tuple[str, str, s
         later = f"start up to {counted(int(data.get('extra_seconds') or 0), 'second')} later"
         jobs = counted(int(data.get("jobs") or 0), "LOW job")
         return "wait", jobs, f"of {subject} to {data.get('until')} {later}", "", ""
+    if kind == "dispatch.late":
+        slo = counted(int(data.get("slo_seconds") or 0), "second")
+        return "bad", "Occurrences", f"wait for longer than {slo}", "jobs", ""
+    if kind == "dispatch.recovered":
+        return "good", "Occurrences", "start on time again", "jobs", ""
     if kind == "budget.spent":
         return "wait", "The budget", "is spent: LOW work waits until the month ends or it is changed", "", ""
     if kind == "quota.reached":

@@ -28,7 +28,9 @@ def record(
     after: Mapping[str, Any] | None = None,
 ) -> AuditEvent:
     """Writes the audit event of a change. Secrets never belong into `before` and `after`."""
-    return AuditEvent.objects.create(
+    from controlplane.notifications.telling import heard  # which reads what this has written
+
+    made = AuditEvent.objects.create(
         action=action,
         subject=subject,
         tenant_id=tenant_id,
@@ -38,6 +40,8 @@ def record(
         before=before,
         after=after,
     )
+    heard(made)
+    return made
 
 
 def publish(kind: Change.Kind, key: str) -> None:

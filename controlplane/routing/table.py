@@ -87,6 +87,9 @@ _MANAGEMENT = frozenset(
         "billing-account",
         "exports",
         "export-schedules",
+        "notification-kinds",
+        "notification-rules",
+        "notification-deliveries",
         "admin",
     }
 )

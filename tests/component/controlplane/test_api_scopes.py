@@ -24,6 +24,8 @@ from billing.pricing.contracts import create_contract
 from cells.contract import TENANT_SCOPES, Scope
 from controlplane.actors import service
 from controlplane.moves.models import TenantMove
+from controlplane.notifications.rules import Wanted, create_rule
+from controlplane.notifications.rules import test_rule as try_rule
 from controlplane.tenants.actions.api_keys import create_api_key
 from controlplane.tenants.models import Tenant
 from controlplane.topology.models import Relocation, RelocationKind, RelocationState
@@ -69,9 +71,16 @@ def world(control: None) -> World:
     ids = {
         "relocation": relocation.public_id, "move": move.public_id, "member_id": member,
         "key_id": key, "tenant": theirs.public_id, "name": cell.name,
-        "operator_key_id": operators.key.id, **_billed(theirs),
+        "operator_key_id": operators.key.id, **_billed(theirs), **_told(theirs),
     }  # fmt: skip
     return World(ours=ours, theirs=theirs, ids=ids)
+
+
+def _told(tenant: Tenant) -> dict[str, str]:
+    """A notification rule, and a message of it."""
+    by: dict[str, Any] = {"tenant_id": tenant.id, "actor": service("tests"), "reason": "a test"}
+    rule = create_rule(wanted=Wanted(**{**NEW_RULE, "filters": {}}), **by).rule
+    return {"rule_id": rule.public_id, "delivery_id": try_rule(rule_id=rule.id, **by).public_id}
 
 
 def _billed(tenant: Tenant) -> dict[str, str]:
@@ -104,6 +113,7 @@ def _billed(tenant: Tenant) -> dict[str, str]:
 PRICE = {"metric": "job_runs", "model": "unit", "amount": "1"}
 NEW_KEY = {"name": "n", "scopes": ["jobs:read"]}
 NEW_EXPORT = {"dataset": "USAGE", "from": "2026-01-01", "to": "2026-01-31"}
+NEW_RULE = {"name": "n", "kinds": ["run.dead_lettered"], "channel": "WEBHOOK", "url": "http://127.0.0.1:1/"}
 NEW_CELL = {"name": "c-9", "region": "here", "url": "http://c:1", "key_hex": "00" * 32}
 
 #: (method, path template, the scope it needs, a body that would work)
@@ -234,7 +244,26 @@ ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("PUT", "/v1/admin/export-schedules/{dataset}", Scope.OPERATOR, {"cadence": "DAILY"}),
     ("DELETE", "/v1/admin/export-schedules/{dataset}", Scope.OPERATOR, None),
     ("GET", "/v1/admin/reports/{report}", Scope.OPERATOR, None),
-]
+    *(
+        (method, f"{base}{path}", scope if path != "/notification-kinds" else kinds, body)
+        for base, scope, kinds in (
+            ("/v1", Scope.ADMIN, Scope.JOBS_READ), ("/v1/admin", Scope.OPERATOR, Scope.OPERATOR),
+        )
+        for method, path, body in (
+            ("GET", "/notification-kinds", None),
+            ("GET", "/notification-rules", None),
+            ("POST", "/notification-rules", NEW_RULE),
+            ("GET", "/notification-rules/{rule_id}", None),
+            ("PATCH", "/notification-rules/{rule_id}", {"enabled": False}),
+            ("DELETE", "/notification-rules/{rule_id}", None),
+            ("POST", "/notification-rules/{rule_id}:test", {}),
+            ("POST", "/notification-rules/{rule_id}:rotate-secret", {}),
+            ("GET", "/notification-deliveries", None),
+            ("GET", "/notification-deliveries/{delivery_id}", None),
+            ("POST", "/notification-deliveries/{delivery_id}:redeliver", {}),
+        )
+    ),
+]  # fmt: skip
 
 
 def _path(template: str, world: World) -> str:

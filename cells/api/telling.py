@@ -1,0 +1,75 @@
+"""The feeds of many tenants at once, for the control plane's notifications."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from starlette.responses import Response
+
+from cells.api.events import event_document
+from cells.api.problems import body_fault, invalid
+from cells.api.routing import Call, Routes, Rule, answer
+from cells.contract import Scope
+from cells.domain import ids
+from cells.ports import Asked
+
+routes = Routes("Internal")
+
+#: Tenants of one request, and events looked at for each.
+MOST_TENANTS, LOOKS = 500, 500
+
+
+class _Reader(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a tenant's events were read; without a place, those since an instant."""
+
+    tenant_id: str
+    since: datetime
+    after: tuple[int, int, int] | None = None
+
+
+class ReadIn(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose events, and which."""
+
+    tenants: list[_Reader]
+    types: list[str]
+
+
+@routes.add(
+    "POST",
+    "/internal/events:read",
+    Rule(scope=Scope.INTERNAL, internal=True),
+    answers={200: ("Events behind each tenant's place, and how far they were looked at.", None)},
+)
+async def read_events(call: Call) -> Response:
+    """Read the events of several tenants behind their places. A place is (epoch, transaction, number) and
+    safe: nothing is ever added before it. `more`: looking on at once finds more. `epoch`: of the cell."""
+    try:
+        asked = msgspec.json.decode(call.raw_body, type=ReadIn)
+    except msgspec.DecodeError as fault:
+        raise invalid([body_fault("", str(fault))]) from None
+    if len(asked.tenants) > MOST_TENANTS:
+        raise invalid([body_fault("/tenants", f"are at most {MOST_TENANTS}")])
+    readers = []
+    for n, one in enumerate(asked.tenants):
+        tenant = ids.decode(ids.TENANT, one.tenant_id)
+        if tenant is None or one.since.tzinfo is None:
+            raise invalid([body_fault(f"/tenants/{n}", "names no tenant, or no instant")])
+        readers.append(Asked(tenant_id=tenant, after=one.after, since=one.since))
+    store = call.services.store
+    found = await store.events_of_many(readers, types=asked.types, looks=LOOKS)
+    return answer(
+        {
+            "cell": call.services.settings.cell_name,
+            "epoch": await store.home_epoch(),
+            "items": [
+                {
+                    "tenant_id": ids.encode(ids.TENANT, tenant),
+                    "reached": theirs.reached,
+                    "more": theirs.more,
+                    "events": [event_document(row) for row in theirs.events],
+                }
+                for tenant, theirs in found.items()
+            ],
+        }
+    )

@@ -1,0 +1,1 @@
+"""What people hear of: rules, and the messages that follow from them."""

@@ -1,0 +1,177 @@
+"""Reads the event feeds of cells for the tenants whose rules want something of them.
+
+The cursor of a tenant is (epoch, transaction, number) in the feed of the cell it lives in, and moves along
+with it. It is advanced in the transaction that keeps the events, only from where it was read: nothing is
+lost and nothing is told twice, whoever reads and whoever dies.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import structlog
+from django.db import connection, transaction
+
+from controlplane.identity import TENANT, encode
+from controlplane.notifications.kinds import OF_CELLS
+from controlplane.notifications.matching import EVERYTHING
+from controlplane.notifications.models import CellSeen, NotificationRule
+from controlplane.notifications.telling import Happened, rules_for, tell, watched
+from controlplane.sql import named_sql
+from controlplane.tenants.models import tenant_uuid
+from controlplane.topology.cell_client import CellUnreachable, call_cell
+from controlplane.topology.models import Cell, CellState
+
+_SQL = named_sql(Path(__file__).parent / "sql" / "notifications.sql")
+_LOG = structlog.get_logger(__name__)
+#: Tenants of one request to a cell, and how long one call reads (seconds).
+PAGE, PATIENCE = 200, 15.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Reader:
+    tenant_id: uuid.UUID
+    since: datetime
+    place: list[int] | None
+
+
+def read_feeds() -> int:
+    """Reads every cell's feed once; how many events some rule wanted. A cell that is away is read later."""
+    until, told = time.monotonic() + PATIENCE, 0
+    for cell in Cell.objects.exclude(state=CellState.RETIRED).order_by("name"):
+        try:
+            told += read_feed(cell, until=until)
+        except CellUnreachable as away:
+            _LOG.warning("events not read", cell=cell.name, error=str(away))
+    with connection.cursor() as cursor:
+        cursor.execute(_SQL["forget_readers"], {"kinds": _kinds()})
+    return told
+
+
+def read_feed(cell: Cell, *, until: float) -> int:
+    """Reads one cell's feed on for all whose rules want it, as far as there is something. Raises
+    `CellUnreachable`."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SQL["readers"], {"cell": cell.name, "kinds": _kinds()})
+    told, asked = 0, False
+    for readers in _pages(cell):
+        asked = True
+        while readers and time.monotonic() < until:
+            answer = _ask(cell, readers)
+            told += sum(_keep(cell, readers, item) for item in answer["items"])
+            _look_at_epoch(cell, int(answer["epoch"]))
+            again = {item["tenant_id"] for item in answer["items"] if item["more"]}
+            readers = [
+                _Reader(tenant_id=r.tenant_id, since=r.since, place=_reached(answer, r.tenant_id))
+                for r in readers
+                if encode(TENANT, r.tenant_id) in again
+            ]
+    if not asked and NotificationRule.objects.filter(enabled=True).exists():
+        _look_at_epoch(cell, int(_ask(cell, [])["epoch"]))
+    return told
+
+
+def _kinds() -> list[str]:
+    return [*OF_CELLS, EVERYTHING]
+
+
+def _pages(cell: Cell) -> Iterator[list[_Reader]]:
+    after: uuid.UUID | None = None
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _SQL["read_on"], {"cell": cell.name, "after": after, "kinds": _kinds(), "limit": PAGE}
+            )
+            page = [_Reader(tenant_id=t, since=since, place=place) for t, since, place in cursor.fetchall()]
+        if page:
+            yield page
+        if len(page) < PAGE:
+            return
+        after = page[-1].tenant_id
+
+
+def _ask(cell: Cell, readers: Sequence[_Reader]) -> Any:
+    answer = call_cell(
+        cell,
+        "POST",
+        "/internal/events:read",
+        {
+            "tenants": [
+                {
+                    "tenant_id": encode(TENANT, reader.tenant_id),
+                    "since": reader.since.isoformat(),
+                    "after": reader.place,
+                }
+                for reader in readers
+            ],
+            "types": list(OF_CELLS),
+        },
+    )
+    if not isinstance(answer, dict) or not {"epoch", "items"} <= set(answer):
+        raise CellUnreachable(f"{cell.name}: unexpected answer to POST /internal/events:read")
+    return answer
+
+
+def _reached(answer: Mapping[str, Any], tenant_id: uuid.UUID) -> list[int]:
+    text = encode(TENANT, tenant_id)
+    return next(list(item["reached"]) for item in answer["items"] if item["tenant_id"] == text)
+
+
+@transaction.atomic
+def _keep(cell: Cell, readers: Sequence[_Reader], item: Mapping[str, Any]) -> int:
+    """Keeps what one tenant's feed holds, and how far it was read, or nothing if another did."""
+    tenant_id = tenant_uuid(item["tenant_id"])
+    reader = next((r for r in readers if r.tenant_id == tenant_id), None)
+    if reader is None or tenant_id is None:
+        raise CellUnreachable(f"{cell.name} answered for a tenant it was not asked about")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _SQL["advance"], {"tenant": tenant_id, "before": reader.place, "place": list(item["reached"])}
+        )
+        if cursor.fetchone() is None:
+            return 0
+    events = item["events"]
+    if not events:
+        return 0
+    rules = rules_for(tenant_id, list(OF_CELLS))
+    return sum(
+        tell(
+            Happened(
+                event_id=event["event_id"],
+                tenant_id=tenant_id,
+                kind=event["type"],
+                source=f"cell/{cell.name}",
+                subject=event["subject"],
+                at=datetime.fromisoformat(event["at"]),
+                actor=event["actor"] or "",
+                data=event["data"],
+            ),
+            rules=rules,
+        )
+        > 0
+        for event in events
+    )
+
+
+@transaction.atomic
+def _look_at_epoch(cell: Cell, epoch: int) -> None:
+    """A cell that is under a higher epoch than before was taken over."""
+    seen, _ = CellSeen.objects.get_or_create(cell=cell.name, defaults={"epoch": epoch})
+    if epoch <= seen.epoch:
+        return
+    if not CellSeen.objects.filter(pk=cell.name, epoch=seen.epoch).update(epoch=epoch):
+        return
+    data = {"cell": cell.name, "epoch": epoch, "epoch_before": seen.epoch}
+    key = f"{cell.name}:{epoch}"
+    watched(kind="cell.taken_over", tenant_id=None, subject=cell.name, key=key, data=data)
+    asking = NotificationRule.objects.filter(
+        enabled=True, tenant__placement__cell=cell, kinds__overlap=["cell.taken_over", EVERYTHING]
+    ).values_list("tenant_id", flat=True)
+    for tenant_id in sorted(set(asking)):
+        watched(kind="cell.taken_over", tenant_id=tenant_id, subject=cell.name, key=key, data=data)

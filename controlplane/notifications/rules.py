@@ -1,0 +1,410 @@
+"""Rules: made, edited, tried, stopped; their secrets; messages sent again."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from cells.domain.egress import refusal_of_url
+from controlplane.actors import Actor, service
+from controlplane.errors import Conflicting, Fault, Invalid, NotFound, VersionMismatch, invalid, one_line
+from controlplane.events.recording import record, want
+from controlplane.identity import TENANT, encode, new_id
+from controlplane.locks import lock_tenant
+from controlplane.notifications.backoff import GIVEN_UP
+from controlplane.notifications.envelope import SECRET_BYTES, show_secret
+from controlplane.notifications.kinds import TEST, offered
+from controlplane.notifications.mails import STOPPED, addresses
+from controlplane.notifications.matching import EVERYTHING, FIELDS
+from controlplane.notifications.models import (
+    OPEN,
+    Channel,
+    DeliveredEvent,
+    Delivery,
+    DeliveryState,
+    NotificationEvent,
+    NotificationRule,
+)
+from controlplane.notifications.telling import at_once
+from controlplane.topology.cell_keys import installation_sealer
+
+#: Rules of one tenant, addresses of one rule, words in a filter, and the longest overlap of two secrets.
+MOST_RULES, MOST_EMAILS, MOST_WORDS = 50, 20, 50
+LONGEST_OVERLAP = timedelta(days=30)
+USUAL_OVERLAP = timedelta(hours=24)
+LONGEST_DIGEST = 1440
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What somebody says about a rule."""
+
+    name: str
+    kinds: Sequence[str]
+    filters: Mapping[str, Any]
+    channel: str
+    url: str = ""
+    emails: Sequence[str] = ()
+    digest_minutes: int = 0
+    enabled: bool = True
+
+    @classmethod
+    def of(cls, rule: NotificationRule) -> Wanted:
+        return cls(
+            name=rule.name, kinds=rule.kinds, filters=rule.filters, channel=rule.channel, url=rule.url,
+            emails=rule.emails, digest_minutes=rule.digest_minutes, enabled=rule.enabled,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """A rule and, this once, its secret; None where it has none, or nobody may see it again."""
+
+    rule: NotificationRule
+    secret: str | None
+
+
+def faults_of(wanted: Wanted, *, tenant_id: uuid.UUID | None) -> list[Fault]:
+    """Everything that is wrong with a rule."""
+    faults = []
+
+    def wrong(pointer: str, detail: str) -> None:
+        faults.append(Fault(pointer=pointer, detail=detail))
+
+    if not 0 < len(wanted.name.strip()) <= 120 or not one_line(wanted.name.strip()):
+        wrong("/name", "1 to 120 characters, in one line and without control characters")
+    known = {kind.name for kind in offered(operators=tenant_id is None)} | {EVERYTHING}
+    for n, kind in enumerate(wanted.kinds):
+        if kind not in known:
+            wrong(f"/kinds/{n}", f"there is no kind {kind[:60]!r}; GET /v1/notification-kinds lists them")
+    if not wanted.kinds:
+        wrong("/kinds", "at least one")
+    if len(set(wanted.kinds)) != len(wanted.kinds):
+        wrong("/kinds", "each kind once")
+    faults += _filter_faults(wanted.filters, operators=tenant_id is None)
+    if not 0 <= wanted.digest_minutes <= LONGEST_DIGEST:
+        wrong("/digest_minutes", f"0 (each event at once) to {LONGEST_DIGEST}")
+    if wanted.channel == Channel.WEBHOOK:
+        if wanted.emails:
+            wrong("/emails", "belong to the channel EMAIL")
+        if why := _url_refusal(wanted.url):
+            wrong("/url", why)
+    elif wanted.channel == Channel.EMAIL:
+        if wanted.url:
+            wrong("/url", "belongs to the channel WEBHOOK")
+        faults += _email_faults(wanted.emails, tenant_id)
+    else:
+        wrong("/channel", "WEBHOOK or EMAIL")
+    return faults
+
+
+def _url_refusal(url: str) -> str | None:
+    if not url:
+        return "where messages are posted: an http or https address"
+    if len(url) > 2000 or not url.isascii() or not url.isprintable() or " " in url:
+        return "at most 2,000 printable ASCII characters, escaped where needed"
+    # A query is a part of many receivers' addresses; a target's base URL has none.
+    return (why := refusal_of_url(url.partition("?")[0], settings.NOTIFICATIONS["egress_allow"])) and (
+        f"cannot be called: {why}" if "address" in why else why
+    )
+
+
+def _filter_faults(filters: Mapping[str, Any], *, operators: bool) -> list[Fault]:
+    faults = [
+        Fault(pointer=f"/filters/{name}", detail=f"there is no such filter: {', '.join(FIELDS)}")
+        for name in sorted(set(filters) - set(FIELDS))
+    ]
+    if len(str(filters.get("name_prefix") or "")) > 200:
+        faults.append(Fault(pointer="/filters/name_prefix", detail="at most 200 characters"))
+    for name in ("tags", "target_ids", "tenant_ids"):
+        words = filters.get(name) or []
+        if len(words) > MOST_WORDS:
+            faults.append(Fault(pointer=f"/filters/{name}", detail=f"at most {MOST_WORDS}"))
+        faults += [
+            Fault(pointer=f"/filters/{name}/{n}", detail="1 to 200 characters")
+            for n, word in enumerate(words)
+            if not 0 < len(word) <= 200
+        ]
+    if filters.get("tenant_ids") and not operators:
+        faults.append(Fault(pointer="/filters/tenant_ids", detail="is for operators' rules"))
+    return faults
+
+
+def _email_faults(emails: Sequence[str], tenant_id: uuid.UUID | None) -> list[Fault]:
+    if not 0 < len(emails) <= MOST_EMAILS:
+        return [Fault(pointer="/emails", detail=f"1 to {MOST_EMAILS} addresses")]
+    known = set(addresses(NotificationRule(tenant_id=tenant_id, emails=list(emails))))
+    whose = "an operator" if tenant_id is None else "a member of this workspace"
+    return [
+        Fault(pointer=f"/emails/{n}", detail=f"{email} is no address of {whose}")
+        for n, email in enumerate(emails)
+        if email not in known
+    ]
+
+
+def _shown(rule: NotificationRule) -> dict[str, Any]:
+    """For the audit log; an address may hold a token in its query."""
+    return {
+        "name": rule.name,
+        "enabled": rule.enabled,
+        "kinds": list(rule.kinds),
+        "filters": rule.filters,
+        "channel": rule.channel,
+        "url": rule.url.partition("?")[0],
+        "emails": list(rule.emails),
+        "digest_minutes": rule.digest_minutes,
+    }
+
+
+def _cleaned(wanted: Wanted) -> dict[str, Any]:
+    return {
+        "name": wanted.name.strip(),
+        "kinds": list(wanted.kinds),
+        "filters": {name: value for name, value in wanted.filters.items() if value},
+        "channel": wanted.channel,
+        "url": wanted.url,
+        "emails": [email.lower() for email in wanted.emails],
+        "digest_minutes": wanted.digest_minutes,
+        "enabled": wanted.enabled,
+    }
+
+
+def _context(rule_id: uuid.UUID) -> bytes:
+    return f"notification_rule:{rule_id}".encode()
+
+
+def _new_secret(rule_id: uuid.UUID) -> tuple[str, bytes]:
+    raw = os.urandom(SECRET_BYTES)
+    return show_secret(raw), installation_sealer().seal(raw, context=_context(rule_id))
+
+
+def open_secrets(rule: NotificationRule) -> list[bytes]:
+    """The secrets that sign now, newest first."""
+    sealed = [rule.sealed_secret]
+    if (
+        rule.sealed_old_secret is not None
+        and rule.old_secret_until
+        and rule.old_secret_until > timezone.now()
+    ):
+        sealed.append(rule.sealed_old_secret)
+    sealer = installation_sealer()
+    return [sealer.open(bytes(one), context=_context(rule.id)) for one in sealed if one is not None]
+
+
+def find_rule(rule_id: uuid.UUID | None, *, tenant_id: uuid.UUID | None) -> NotificationRule:
+    """A rule of a tenant, or of the operators (None); of others there is none."""
+    found = (
+        None
+        if rule_id is None
+        else NotificationRule.objects.select_related("tenant").filter(pk=rule_id, tenant=tenant_id).first()
+    )
+    if found is None:
+        raise NotFound("no such notification rule")
+    return found
+
+
+def _locked(
+    rule_id: uuid.UUID, tenant_id: uuid.UUID | None, expected_version: int | None = None
+) -> NotificationRule:
+    find_rule(rule_id, tenant_id=tenant_id)
+    rule = NotificationRule.objects.select_for_update(no_key=True).get(pk=rule_id)
+    if expected_version is not None and rule.version != expected_version:
+        raise VersionMismatch(rule.version)
+    return rule
+
+
+@transaction.atomic
+def create_rule(*, tenant_id: uuid.UUID | None, wanted: Wanted, actor: Actor, reason: str) -> Made:
+    """A new rule; with the channel WEBHOOK its secret is in the answer, once."""
+    if faults := faults_of(wanted, tenant_id=tenant_id):
+        raise Invalid(faults)
+    if tenant_id is not None:
+        lock_tenant(tenant_id)
+    if NotificationRule.objects.filter(tenant=tenant_id).count() >= MOST_RULES:
+        raise Conflicting(f"there are {MOST_RULES} notification rules already, which is the most")
+    rule_id = new_id()
+    secret, sealed = _new_secret(rule_id) if wanted.channel == Channel.WEBHOOK else (None, None)
+    rule = NotificationRule.objects.create(
+        id=rule_id, tenant_id=tenant_id, sealed_secret=sealed, created_by=actor.name, **_cleaned(wanted)
+    )
+    rule.refresh_from_db()
+    record(
+        action="notification_rule.create", subject=rule.public_id, tenant_id=tenant_id, actor=actor,
+        reason=reason, after=_shown(rule),
+    )  # fmt: skip
+    return Made(rule=rule, secret=secret)
+
+
+@transaction.atomic
+def edit_rule(
+    *,
+    tenant_id: uuid.UUID | None,
+    rule_id: uuid.UUID,
+    changes: Mapping[str, Any],
+    expected_version: int | None = None,
+    actor: Actor,
+    reason: str,
+) -> Made:
+    """Changes what is named. A rule that becomes a webhook gets its secret with the answer."""
+    rule = _locked(rule_id, tenant_id, expected_version)
+    before = _shown(rule)
+    now = Wanted.of(rule)
+    wanted = Wanted(**{name: changes.get(name, getattr(now, name)) for name in Wanted.__slots__})
+    if faults := faults_of(wanted, tenant_id=tenant_id):
+        raise Invalid(faults)
+    cleaned = _cleaned(wanted)
+    secret = None
+    if cleaned["channel"] != rule.channel:
+        rule.sealed_secret = rule.sealed_old_secret = rule.old_secret_until = None
+        if cleaned["channel"] == Channel.WEBHOOK:
+            secret, rule.sealed_secret = _new_secret(rule.id)
+    for name, value in cleaned.items():
+        setattr(rule, name, value)
+    if _shown(rule) == before and rule.url == now.url and secret is None:
+        return Made(rule=rule, secret=None)
+    if rule.enabled:
+        rule.stopped_because, rule.failures, rule.held_until = "", 0, None
+    rule.version += 1
+    rule.save()
+    record(
+        action="notification_rule.edit", subject=rule.public_id, tenant_id=tenant_id, actor=actor,
+        reason=reason, before=before, after=_shown(rule),
+    )  # fmt: skip
+    return Made(rule=rule, secret=secret)
+
+
+@transaction.atomic
+def remove_rule(*, tenant_id: uuid.UUID | None, rule_id: uuid.UUID, actor: Actor, reason: str) -> int:
+    """No more of it, nor of its delivery log; how many messages were not sent yet."""
+    rule = _locked(rule_id, tenant_id)
+    unsent = Delivery.objects.filter(rule=rule, state__in=OPEN).count()
+    record(
+        action="notification_rule.remove", subject=rule.public_id, tenant_id=tenant_id, actor=actor,
+        reason=reason, before={**_shown(rule), "unsent": unsent},
+    )  # fmt: skip
+    rule.delete()
+    return unsent
+
+
+@transaction.atomic
+def rotate_secret(
+    *,
+    tenant_id: uuid.UUID | None,
+    rule_id: uuid.UUID,
+    overlap: timedelta = USUAL_OVERLAP,
+    actor: Actor,
+    reason: str,
+) -> Made:
+    """A new secret; messages are signed with both until the overlap is over."""
+    if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
+        raise invalid("/overlap_seconds", f"from 0 to {LONGEST_OVERLAP.days} days")
+    rule = _locked(rule_id, tenant_id)
+    if rule.channel != Channel.WEBHOOK:
+        raise Conflicting("only webhooks have a secret")
+    secret, sealed = _new_secret(rule.id)
+    rule.sealed_old_secret, rule.sealed_secret = rule.sealed_secret, sealed
+    rule.old_secret_until = timezone.now() + overlap
+    rule.version += 1
+    rule.save()
+    record(
+        action="notification_rule.rotate_secret", subject=rule.public_id, tenant_id=tenant_id, actor=actor,
+        reason=reason, after={"old_secret_until": rule.old_secret_until.isoformat()},
+    )  # fmt: skip
+    return Made(rule=rule, secret=secret)
+
+
+@transaction.atomic
+def test_rule(*, tenant_id: uuid.UUID | None, rule_id: uuid.UUID, actor: Actor, reason: str) -> Delivery:
+    """Sends one event that says it is a test, once, whether or not the rule is enabled."""
+    rule = _locked(rule_id, tenant_id)
+    under_way = Delivery.objects.filter(rule=rule, test=True, state__in=OPEN).count()
+    if under_way >= 3:
+        raise Conflicting("three tests are under way already")
+    event = NotificationEvent.objects.create(
+        event_id=f"test_{new_id().hex}",
+        tenant_id=tenant_id,
+        kind=TEST,
+        source="control-plane",
+        subject=rule.public_id,
+        actor=actor.name,
+        at=timezone.now(),
+        data={"rule": rule.name, **({"tenant_id": encode(TENANT, tenant_id)} if tenant_id else {})},
+    )
+    delivery = at_once(rule, kind=TEST, test=True)
+    DeliveredEvent.objects.create(rule=rule, event=event, delivery=delivery)
+    record(
+        action="notification_rule.test", subject=rule.public_id, tenant_id=tenant_id, actor=actor,
+        reason=reason, after={"delivery": delivery.public_id},
+    )  # fmt: skip
+    transaction.on_commit(_wake)
+    return delivery
+
+
+def _wake() -> None:
+    from controlplane.notifications.tasks import wake  # tasks import what sends
+
+    wake()
+
+
+def find_delivery(delivery_id: uuid.UUID | None, *, tenant_id: uuid.UUID | None) -> Delivery:
+    """A message of a tenant's rules, or of the operators'; of others there is none."""
+    found = (
+        None
+        if delivery_id is None
+        else Delivery.objects.select_related("rule__tenant")
+        .filter(pk=delivery_id, rule__tenant=tenant_id)
+        .first()
+    )
+    if found is None:
+        raise NotFound("no such delivery")
+    return found
+
+
+@transaction.atomic
+def redeliver(*, tenant_id: uuid.UUID | None, delivery_id: uuid.UUID, actor: Actor, reason: str) -> Delivery:
+    """Sends a message again, under its id and with its content, for another day if need be."""
+    delivery = find_delivery(delivery_id, tenant_id=tenant_id)
+    rule = NotificationRule.objects.select_for_update(no_key=True).get(pk=delivery.rule_id)
+    delivery = Delivery.objects.select_for_update().get(pk=delivery.pk)
+    if delivery.state in OPEN:
+        raise Conflicting("it is still to be sent")
+    if not rule.enabled and not delivery.test:
+        raise Conflicting("its rule is disabled: enable it first")
+    was, now = delivery.state, timezone.now()
+    Delivery.objects.filter(pk=delivery.pk).update(
+        state=DeliveryState.WAITING, due_at=now, give_up_at=now + GIVEN_UP, lease=None, leased_until=None
+    )
+    NotificationRule.objects.filter(pk=rule.pk).update(held_until=None)
+    record(
+        action="notification_delivery.redeliver", subject=delivery.public_id, tenant_id=tenant_id,
+        actor=actor, reason=reason, before={"state": was}, after={"state": DeliveryState.WAITING.value},
+    )  # fmt: skip
+    transaction.on_commit(_wake)
+    delivery.refresh_from_db()
+    return delivery
+
+
+def stop_rule(rule_id: uuid.UUID, *, because: str) -> None:
+    """The control plane disables a rule whose receiver is no more; those who can mend it get a mail.
+    Call in a transaction."""
+    stopped = NotificationRule.objects.filter(pk=rule_id, enabled=True).update(
+        enabled=False, stopped_because=because[:500], version=F("version") + 1
+    )
+    if not stopped:
+        return
+    rule = NotificationRule.objects.get(pk=rule_id)
+    record(
+        action="notification_rule.stop", subject=rule.public_id, tenant_id=rule.tenant_id,
+        actor=service("notifications"), reason=because[:500],
+        before={"enabled": True}, after={"enabled": False, "name": rule.name},
+    )  # fmt: skip
+    want(topic=STOPPED, subject=str(rule_id))

@@ -1,0 +1,197 @@
+"""Sends messages that are due, each under a lease, and writes down what came of every try.
+
+A process that ends between sending and writing leaves the lease to lapse: the message is sent again, with the
+same id and the same content. So a receiver gets each at least once, and knows repetitions by `webhook-id`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
+
+from controlplane.notifications import mails
+from controlplane.notifications.backoff import HOLDS, pause_after
+from controlplane.notifications.envelope import body_of, headers_of
+from controlplane.notifications.models import Channel, Delivery, DeliveryAttempt, NotificationRule
+from controlplane.notifications.rules import open_secrets, stop_rule
+from controlplane.notifications.webhooks import Outcome, post
+from controlplane.sql import named_sql
+
+_SQL = named_sql(Path(__file__).parent / "sql" / "notifications.sql")
+_LOG = structlog.get_logger(__name__)
+#: Messages of one rule under way at once, and of all rules in one process.
+EACH, WORKERS = 2, 24
+#: How long one call goes on taking messages, and how many processes do so at once.
+DRAIN_SECONDS, SENDERS = 20.0, 2
+_SPACE = 0x4E4F5449  # of the advisory locks
+_UNKNOWN = "whoever sent it ended before it knew the answer"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """A message under our lease, ready to be sent by whoever has no database."""
+
+    delivery: Delivery
+    lease: uuid.UUID
+    send: Callable[[], Outcome]
+
+
+def lease_seconds() -> int:
+    """How long whoever sends a message may be silent until another does it."""
+    return int(settings.NOTIFICATIONS["lease_seconds"])
+
+
+def take(limit: int) -> list[Message]:
+    """Messages that are due, under a lease of ours."""
+    lease = uuid.uuid4()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _SQL["take"], {"lease": lease, "limit": limit, "each": EACH, "seconds": lease_seconds()}
+        )
+        ids = [row[0] for row in cursor.fetchall()]
+    found = Delivery.objects.select_related("rule__tenant").filter(pk__in=ids, lease=lease).order_by("id")
+    return [Message(delivery=delivery, lease=lease, send=_sender(delivery)) for delivery in found]
+
+
+def _sender(delivery: Delivery) -> Callable[[], Outcome]:
+    """All that is read from the database is read here."""
+    _note_unknown(delivery)
+    rule = delivery.rule
+    events = [
+        content.event
+        for content in delivery.contents.select_related("event").order_by("event__at", "event_id")
+    ]
+    if rule.channel == Channel.EMAIL:
+        return mails.sender_of(delivery, events)
+    body, media_type = body_of(events, digest=bool(rule.digest_minutes) and not delivery.test)
+    secrets, webhook_id, allow = (
+        open_secrets(rule),
+        delivery.public_id,
+        settings.NOTIFICATIONS["egress_allow"],
+    )
+    patience = float(settings.NOTIFICATIONS["patience_seconds"])
+
+    def send() -> Outcome:
+        headers = headers_of(
+            secrets, webhook_id=webhook_id, timestamp=int(time.time()), body=body, media_type=media_type
+        )
+        return post(rule.url, headers, body, allow=allow, patience=patience)
+
+    return send
+
+
+def _note_unknown(delivery: Delivery) -> None:
+    """The try before this one has no end that anybody wrote down."""
+    before = delivery.attempts - 1
+    if before and not delivery.tries.filter(n=before).exists():
+        DeliveryAttempt.objects.create(delivery=delivery, n=before, ms=0, error=_UNKNOWN)
+
+
+@transaction.atomic
+def note(message: Message, outcome: Outcome) -> None:
+    """Writes down what came of a try. Whoever took the message over meanwhile decides about it."""
+    delivery, rule = message.delivery, message.delivery.rule
+    DeliveryAttempt.objects.create(
+        delivery=delivery, n=delivery.attempts, ms=outcome.ms, status=outcome.status,
+        error=outcome.error, response=outcome.response,
+    )  # fmt: skip
+    mine: Mapping[str, object] = {"id": delivery.id, "lease": message.lease, "status": outcome.status}
+    with connection.cursor() as cursor:
+        if not outcome.error:
+            cursor.execute(_SQL["delivered"], mine)
+            if cursor.fetchone() is not None:
+                cursor.execute(_SQL["receiver_answers"], {"rule": rule.id})
+            return
+        delay = pause_after(delivery.attempts, draw=random.random(), asked=outcome.retry_after)
+        cursor.execute(
+            _SQL["failed"],
+            {**mine, "error": outcome.error[:1000], "delay": delay, "for_good": outcome.for_good},
+        )
+        row = cursor.fetchone()
+        if row is None or delivery.test:
+            return
+        cursor.execute(
+            _SQL["receiver_fails"],
+            {"rule": rule.id, "error": outcome.error[:1000], "holds": list(HOLDS), "longest": len(HOLDS)},
+        )
+    if outcome.gone:
+        stop_rule(rule.id, because="its receiver answered 410 Gone")
+    elif row[0] == "DEAD" and _nothing_since(rule, delivery):
+        stop_rule(rule.id, because=f"nothing could be delivered for a day: {outcome.error}")
+
+
+def _nothing_since(rule: NotificationRule, delivery: Delivery) -> bool:
+    last = NotificationRule.objects.values_list("last_delivered_at", flat=True).get(pk=rule.pk)
+    return delivery.attempts > 1 and (last is None or last < delivery.created_at)
+
+
+def drain(seconds: float = DRAIN_SECONDS) -> int:
+    """Sends what is due for so long at most; how many tries that were. Few processes do so at once."""
+    with _one_of_few() as ours:
+        return _drain(seconds) if ours else 0
+
+
+def _drain(seconds: float) -> int:
+    until, tries = time.monotonic() + seconds, 0
+    under_way: dict[Future[Outcome], Message] = {}
+    with ThreadPoolExecutor(WORKERS, thread_name_prefix="notify") as pool:
+        while True:
+            if time.monotonic() < until and len(under_way) < WORKERS:
+                for message in take(WORKERS - len(under_way)):
+                    under_way[pool.submit(message.send)] = message
+            if not under_way:
+                return tries
+            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                tries += 1
+                _noted(under_way.pop(future), future)
+
+
+def _noted(message: Message, future: Future[Outcome]) -> None:
+    fault = future.exception()
+    if fault is not None:
+        _LOG.error("a notification could not be sent", delivery=str(message.delivery), exc_info=fault)
+        outcome = Outcome(ms=0, error=f"{type(fault).__name__}: {fault}"[:300])
+    else:
+        outcome = future.result()
+    note(message, outcome)
+
+
+@contextmanager
+def _one_of_few() -> Iterator[bool]:
+    """Slow receivers hold the threads that send, not all of a worker's."""
+    with connection.cursor() as cursor:
+        for number in range(SENDERS):
+            cursor.execute(_SQL["alone"], {"space": _SPACE, "number": number})
+            if cursor.fetchone()[0]:
+                break
+        else:
+            yield False
+            return
+    try:
+        yield True
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(_SQL["not_alone"], {"space": _SPACE, "number": number})
+
+
+def waiting() -> dict[str, float]:
+    """What is still to be sent, for metrics: messages, those tried already, the age of the oldest."""
+    due = Delivery.objects.filter(state="WAITING").order_by("created_at")
+    first = due.values_list("created_at", flat=True).first()
+    return {
+        "waiting": due.count(),
+        "failing": due.filter(attempts__gt=1).count(),
+        "oldest_seconds": 0.0 if first is None else max(0.0, (timezone.now() - first).total_seconds()),
+    }

@@ -1,0 +1,144 @@
+-- name: claim_event
+-- A rule gets an event; nothing if it has got it before.
+INSERT INTO notifications_deliveredevent (rule_id, event_id) VALUES (%(rule)s, %(event)s)
+ON CONFLICT (rule_id, event_id) DO NOTHING RETURNING id;
+
+-- name: collect
+-- The digest of a rule that still takes events, with one more; one that is full is due now and takes no more.
+INSERT INTO notifications_delivery AS d (id, rule_id, state, test, events, kind, due_at, give_up_at, attempts, last_error)
+VALUES (%(id)s, %(rule)s, 'COLLECTING', false, 1, %(kind)s,
+        statement_timestamp() + make_interval(mins => %(minutes)s),
+        statement_timestamp() + make_interval(mins => %(minutes)s) + %(patience)s, 0, '')
+ON CONFLICT (rule_id) WHERE state = 'COLLECTING' DO UPDATE
+SET events = d.events + 1,
+    state = CASE WHEN d.events + 1 >= %(most)s THEN 'WAITING' ELSE d.state END,
+    due_at = CASE WHEN d.events + 1 >= %(most)s THEN statement_timestamp() ELSE d.due_at END
+RETURNING id;
+
+-- name: put
+-- The message that an event is in.
+UPDATE notifications_deliveredevent SET delivery_id = %(delivery)s WHERE id = %(id)s;
+
+-- name: take
+-- Messages that are due, under a lease of ours; of each rule only a few at once, of one whose receiver fails only
+-- one, and none while it is held. A digest takes no more events from here on.
+WITH chosen AS (
+    SELECT due.id
+    FROM notifications_notificationrule r
+    CROSS JOIN LATERAL (
+        SELECT d.id FROM notifications_delivery d
+        WHERE d.rule_id = r.id AND d.state IN ('COLLECTING', 'WAITING') AND d.due_at <= statement_timestamp()
+          AND (d.leased_until IS NULL OR d.leased_until < statement_timestamp())
+          AND (d.test OR (r.enabled AND (r.held_until IS NULL OR r.held_until <= statement_timestamp())))
+        ORDER BY d.due_at, d.id LIMIT CASE WHEN r.failures > 0 THEN 1 ELSE %(each)s END
+    ) AS due
+    WHERE (SELECT count(*) FROM notifications_delivery b
+           WHERE b.rule_id = r.id AND b.state = 'WAITING' AND b.leased_until >= statement_timestamp())
+          < CASE WHEN r.failures > 0 THEN 1 ELSE %(each)s END
+    LIMIT %(limit)s
+), held AS (
+    SELECT d.id FROM notifications_delivery d JOIN chosen USING (id) ORDER BY d.id FOR UPDATE OF d SKIP LOCKED
+)
+UPDATE notifications_delivery d
+SET state = 'WAITING', lease = %(lease)s, attempts = d.attempts + 1,
+    leased_until = statement_timestamp() + make_interval(secs => %(seconds)s)
+FROM held
+WHERE d.id = held.id AND d.state IN ('COLLECTING', 'WAITING') AND d.due_at <= statement_timestamp()
+  AND (d.leased_until IS NULL OR d.leased_until < statement_timestamp())
+RETURNING d.id;
+
+-- name: delivered
+-- The receiver has a message, if it is still ours.
+UPDATE notifications_delivery
+SET state = 'DELIVERED', lease = NULL, leased_until = NULL, delivered_at = statement_timestamp(),
+    last_status = %(status)s, last_error = ''
+WHERE id = %(id)s AND lease = %(lease)s RETURNING rule_id;
+
+-- name: failed
+-- A message did not arrive, if it is still ours: it is sent again, or dead once its time is over.
+UPDATE notifications_delivery
+SET lease = NULL, leased_until = NULL, last_status = %(status)s, last_error = %(error)s,
+    due_at = statement_timestamp() + make_interval(secs => %(delay)s),
+    state = CASE WHEN %(for_good)s OR test OR statement_timestamp() + make_interval(secs => %(delay)s) > give_up_at
+                 THEN 'DEAD' ELSE 'WAITING' END
+WHERE id = %(id)s AND lease = %(lease)s RETURNING state;
+
+-- name: receiver_answers
+-- A rule's receiver does its part.
+UPDATE notifications_notificationrule
+SET failures = 0, held_until = NULL, last_delivered_at = statement_timestamp(), last_error = ''
+WHERE id = %(rule)s;
+
+-- name: receiver_fails
+-- A rule's receiver does not; its other messages wait.
+UPDATE notifications_notificationrule
+SET failures = failures + 1, last_error = %(error)s,
+    held_until = statement_timestamp() + make_interval(secs => (%(holds)s::int[])[least(failures + 1, %(longest)s)])
+WHERE id = %(rule)s;
+
+-- name: advance
+-- How far a tenant's feed was read, if nobody else has read on.
+UPDATE notifications_feedplace SET place = %(place)s::bigint[], read_at = statement_timestamp()
+WHERE tenant_id = %(tenant)s AND place IS NOT DISTINCT FROM %(before)s::bigint[] RETURNING tenant_id;
+
+-- name: readers
+-- Tenants with rules that want what cells tell (or all, for rules of operators), and how far they were read;
+-- those of one cell.
+INSERT INTO notifications_feedplace (tenant_id)
+SELECT p.tenant_id FROM topology_placement p
+WHERE p.cell_id = %(cell)s
+  AND EXISTS (SELECT FROM notifications_notificationrule r
+              WHERE (r.tenant_id = p.tenant_id OR r.tenant_id IS NULL) AND r.enabled AND r.kinds && %(kinds)s::varchar[])
+  AND NOT EXISTS (SELECT FROM notifications_feedplace f WHERE f.tenant_id = p.tenant_id)
+ON CONFLICT DO NOTHING;
+
+-- name: read_on
+-- The places of those tenants, in the order of their ids behind one of them.
+SELECT f.tenant_id, f.since, f.place
+FROM notifications_feedplace f JOIN topology_placement p ON p.tenant_id = f.tenant_id AND p.cell_id = %(cell)s
+WHERE (%(after)s::uuid IS NULL OR f.tenant_id > %(after)s::uuid)
+  AND EXISTS (SELECT FROM notifications_notificationrule r
+              WHERE (r.tenant_id = f.tenant_id OR r.tenant_id IS NULL) AND r.enabled AND r.kinds && %(kinds)s::varchar[])
+ORDER BY f.tenant_id LIMIT %(limit)s;
+
+-- name: forget_readers
+-- Places of tenants whose rules want nothing of cells any more: whoever asks anew begins with what happens then.
+DELETE FROM notifications_feedplace f
+WHERE NOT EXISTS (SELECT FROM notifications_notificationrule r
+                  WHERE (r.tenant_id = f.tenant_id OR r.tenant_id IS NULL) AND r.enabled
+                    AND r.kinds && %(kinds)s::varchar[]);
+
+-- name: alone
+-- Whether this session is one of the few that send: nobody else holds this number.
+SELECT pg_try_advisory_lock(%(space)s, %(number)s);
+
+-- name: not_alone
+-- Another may send.
+SELECT pg_advisory_unlock(%(space)s, %(number)s);
+
+-- name: prune_deliveries
+-- Messages that are over and were kept long enough, a page of them.
+DELETE FROM notifications_delivery WHERE id IN (
+    SELECT id FROM notifications_delivery
+    WHERE created_at < statement_timestamp() - make_interval(days => %(days)s) AND state IN ('DELIVERED', 'DEAD')
+    ORDER BY created_at LIMIT %(page)s)
+  AND NOT EXISTS (SELECT FROM notifications_deliveredevent e WHERE e.delivery_id = notifications_delivery.id)
+  AND NOT EXISTS (SELECT FROM notifications_deliveryattempt t WHERE t.delivery_id = notifications_delivery.id);
+
+-- name: prune_tries
+-- What came of tries of such messages.
+DELETE FROM notifications_deliveryattempt t USING notifications_delivery d
+WHERE d.id = t.delivery_id AND d.created_at < statement_timestamp() - make_interval(days => %(days)s)
+  AND d.state IN ('DELIVERED', 'DEAD');
+
+-- name: prune_contents
+-- What was in such messages.
+DELETE FROM notifications_deliveredevent e USING notifications_delivery d
+WHERE d.id = e.delivery_id AND d.created_at < statement_timestamp() - make_interval(days => %(days)s)
+  AND d.state IN ('DELIVERED', 'DEAD');
+
+-- name: prune_events
+-- Events that are in no message any more.
+DELETE FROM notifications_notificationevent e
+WHERE e.heard_at < statement_timestamp() - make_interval(days => %(days)s)
+  AND NOT EXISTS (SELECT FROM notifications_deliveredevent d WHERE d.event_id = e.id);

@@ -1,0 +1,55 @@
+"""Celery tasks of notifications. Messages are hints: the rows say what is to be done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+from celery import shared_task
+from django.db import connection
+from kombu.exceptions import OperationalError
+
+from controlplane.notifications import reading, sending, watching
+from controlplane.sql import named_sql
+
+_SQL = named_sql(Path(__file__).parent / "sql" / "notifications.sql")
+_LOG = structlog.get_logger(__name__)
+#: Messages and what came of them are kept so long (days).
+KEPT_DAYS, _PAGE = 30, 5000
+
+
+@shared_task(name="controlplane.notifications.tasks.send")
+def send() -> int:
+    """Sends messages that are due."""
+    return sending.drain()
+
+
+@shared_task(name="controlplane.notifications.tasks.read")
+def read() -> int:
+    """Reads what cells tell; what some rule wants is sent at once."""
+    told = reading.read_feeds()
+    if told:
+        wake()
+    return told
+
+
+@shared_task(name="controlplane.notifications.tasks.watch")
+def watch() -> int:
+    """Looks for keys that are about to end and cells that are silent."""
+    return watching.watch_keys() + watching.watch_cells()
+
+
+@shared_task(name="controlplane.notifications.tasks.prune")
+def prune() -> None:
+    """Forgets messages that are over, after thirty days."""
+    with connection.cursor() as cursor:
+        for name in ("prune_tries", "prune_contents", "prune_deliveries", "prune_events"):
+            cursor.execute(_SQL[name], {"days": KEPT_DAYS, "page": _PAGE})
+
+
+def wake() -> None:
+    """Has messages sent at once, if the broker is there. Beat sees to it otherwise."""
+    try:
+        send.delay()
+    except (OperationalError, OSError) as e:
+        _LOG.warning("broker unreachable, left to beat", error=str(e))
