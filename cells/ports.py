@@ -21,7 +21,7 @@ from typing import Protocol
 from cells.bulk import BulkAction, BulkStore, OperationRow, OperationStep, SelectionRow
 from cells.domain.ids import RunKey
 from cells.domain.job import JobState
-from cells.happenings import EVENTS_LOOKED_AT, Asked, EventRow, EventStore, FoundEvents
+from cells.happenings import EVENTS_LOOKED_AT, EventRow, EventStore, FoundEvents
 from cells.history import History, HistoryStore
 from cells.insight import LETTERS_GROUPED, RUNS_LOOKED_AT, FoundRuns, InsightStore, RunFilter
 from cells.limits import LimitBoard, LimitStore
@@ -68,7 +68,6 @@ __all__ = [
     "RUNS_LOOKED_AT",
     "AllowanceExceeded",
     "Applied",
-    "Asked",
     "BulkAction",
     "BulkStore",
     "CellStatus",

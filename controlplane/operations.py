@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from controlplane.events.models import OutboxItem
+from controlplane.notifications import sending
 from controlplane.ownership.installed import installed_store
 from controlplane.ownership.store import OwnershipUnavailable
 from controlplane.topology.models import Placement
@@ -76,6 +77,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
     oldest = waiting.aggregate(oldest=Min("created_at"))["oldest"]
     gauge("billing_exports_waiting", "Exports that are asked for and not written.", waiting.count())
     gauge("billing_exports_oldest_seconds", "Age of the oldest of them.", _age(oldest))
+    told = sending.waiting()
+    gauge("control_notifications_waiting", "Messages that are still to be delivered.", told["waiting"])
+    gauge("control_notifications_failing", "Of these, tried more than once.", told["failing"])
+    gauge("control_notifications_oldest_seconds", "Age of the oldest of them.", told["oldest_seconds"])
     failed = Export.objects.filter(state="FAILED", cleaned_at=None).count()
     gauge("billing_exports_failed", "Exports given up within the last hour or so.", failed)
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

@@ -312,6 +312,11 @@ UNFOLD = {
                     {"title": "Moves", "icon": "swap_horiz", "link": reverse_lazy("operators:moves")},
                     {"title": "Placements", "icon": "pin_drop", "link": reverse_lazy("operators:placements")},
                     {"title": "Ownership", "icon": "key", "link": reverse_lazy("operators:ownership")},
+                    {
+                        "title": "Notifications",
+                        "icon": "notifications",
+                        "link": reverse_lazy("operators:notifications"),
+                    },
                     {"title": "System", "icon": "monitor_heart", "link": reverse_lazy("operators:system")},
                     *_MAIL_PAGE,
                 ],

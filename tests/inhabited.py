@@ -101,11 +101,23 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         calendar_id=calendar,
         **_waiting(api, mark),
         backfill_id=backfill,
+        **_told(stack, api),
         **_billed(stack, tenant),
         move=_given_up_move(stack, tenant),
         relocation=_drained_cell(stack),
     )
     return tenant
+
+
+def _told(stack: Stack, api: Api) -> dict[str, str]:
+    """A notification rule with a message that nobody takes, and a rule of operators."""
+    rule = {"name": "on call", "kinds": ["target.gone"], "channel": "WEBHOOK", "url": "http://127.0.0.1:9/"}
+    made = api.call("POST", "/v1/notification-rules", rule)["rule_id"]
+    delivery = api.call("POST", f"/v1/notification-rules/{made}:test", {}, expect=(202,))["delivery_id"]
+    path = f"/v1/notification-deliveries/{delivery}"
+    eventually_sync(lambda: api.get(path)["state"] == "DEAD", timeout=60)
+    theirs = operator_api(stack).call("POST", "/v1/admin/notification-rules", rule)["rule_id"]
+    return {"rule_id": made, "delivery_id": delivery, "operator_rule_id": theirs}
 
 
 #: A month that every test's installation is behind, and that no price book is older than.

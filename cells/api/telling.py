@@ -12,7 +12,7 @@ from cells.api.problems import body_fault, invalid
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import Scope
 from cells.domain import ids
-from cells.ports import Asked
+from cells.happenings import Asked
 
 routes = Routes("Internal")
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from cells.domain import ids
 from cells.domain.ids import RunKey
 from cells.domain.outcome import fingerprint
-from cells.ports import EVENTS_LOOKED_AT, Asked, Completion, EventRow, Fence, FoundEvents, NewJob
+from cells.happenings import Asked
+from cells.ports import EVENTS_LOOKED_AT, Completion, EventRow, Fence, FoundEvents, NewJob
 from cells.store.arrays import int8s, uuids
 from cells.store.base import StoreBase
 from cells.store.database import Connection, Row, fetch_all, fetch_row

@@ -39,7 +39,7 @@ class EditNotificationRule(ReasonMixin):
 
 
 class NewNotificationRule(ReasonMixin):
-    """`kinds`: names of `GET /v1/notification-kinds`, or `*`. WEBHOOK needs `url`, EMAIL members' `emails`."""
+    """`kinds`: names of `GET /v1/notification-kinds`, or `*`. WEBHOOK needs `url`, EMAIL `emails`."""
 
     name = Text(max_length=200)
     kinds = serializers.ListField(child=Text(max_length=60), max_length=100)

@@ -31,6 +31,7 @@ from controlplane.client import (
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
 from controlplane.client.exporting import AsyncExports
+from controlplane.client.notifying import AsyncNotifications
 from controlplane.client.placing import AsyncCells, AsyncRelocations, AsyncTopology
 from controlplane.client.profiles import find_settings
 from controlplane.client.retrying import Retries
@@ -372,6 +373,7 @@ class AsyncClockhouse:
         self.invoices = AsyncInvoices(transport)
         self.price_books = AsyncPriceBooks(transport)
         self.exports = AsyncExports(transport)
+        self.notifications = AsyncNotifications(transport)
 
     async def close(self) -> None:
         """Give the connections back."""

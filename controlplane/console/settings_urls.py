@@ -9,6 +9,7 @@ from controlplane.console import (
     invited,
     limits,
     members,
+    notifications,
     preferences,
     reference,
     starting,
@@ -41,4 +42,14 @@ settings_patterns = [
     path(_S + "keys/new", api_keys.key_new, name="key-new"),
     path(_S + "keys/<str:key_id>/<slug:verb>", api_keys.key_action, name="key-action"),
     path(_S + "audit", audit.audit_log, name="audit"),
+    path(_S + "notifications/", notifications.rule_list, name="notifications"),
+    path(_S + "notifications/new", notifications.rule_new, name="notification-new"),
+    path(_S + "notifications/<str:rule_id>/", notifications.rule_page, name="notification"),
+    path(_S + "notifications/<str:rule_id>/edit", notifications.rule_edit, name="notification-edit"),
+    path(
+        _S + "notifications/<str:rule_id>/<slug:verb>",
+        notifications.rule_action,
+        name="notification-action",
+    ),
+    path(_S + "deliveries/<str:delivery_id>/", notifications.delivery_page, name="notification-delivery"),
 ]

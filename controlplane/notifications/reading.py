@@ -170,8 +170,12 @@ def _look_at_epoch(cell: Cell, epoch: int) -> None:
     data = {"cell": cell.name, "epoch": epoch, "epoch_before": seen.epoch}
     key = f"{cell.name}:{epoch}"
     watched(kind="cell.taken_over", tenant_id=None, subject=cell.name, key=key, data=data)
+    # Operators have heard of the cell; of its tenants each hears by its own rules.
     asking = NotificationRule.objects.filter(
         enabled=True, tenant__placement__cell=cell, kinds__overlap=["cell.taken_over", EVERYTHING]
-    ).values_list("tenant_id", flat=True)
-    for tenant_id in sorted(set(asking)):
-        watched(kind="cell.taken_over", tenant_id=tenant_id, subject=cell.name, key=key, data=data)
+    ).order_by("tenant_id", "id")
+    for rule in asking:
+        watched(
+            kind="cell.taken_over", tenant_id=rule.tenant_id, subject=cell.name, key=key, data=data,
+            rules=[rule],
+        )  # fmt: skip

@@ -126,7 +126,8 @@ def note(message: Message, outcome: Outcome) -> None:
             {"rule": rule.id, "error": outcome.error[:1000], "holds": list(HOLDS), "longest": len(HOLDS)},
         )
     if outcome.gone:
-        stop_rule(rule.id, because="its receiver answered 410 Gone")
+        said = "its receiver answered 410 Gone" if outcome.status else outcome.error
+        stop_rule(rule.id, because=said)
     elif row[0] == "DEAD" and _nothing_since(rule, delivery):
         stop_rule(rule.id, because=f"nothing could be delivered for a day: {outcome.error}")
 

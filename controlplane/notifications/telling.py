@@ -167,8 +167,10 @@ def watched(
     key: str,
     at: datetime | None = None,
     data: Mapping[str, Any] | None = None,
+    rules: Sequence[NotificationRule] | None = None,
 ) -> int:
-    """The control plane found something by looking. `key` tells one finding from another."""
+    """The control plane found something by looking. `key` tells one finding from another; `rules`: only those
+    may tell of it."""
     return tell(
         Happened(
             event_id=f"{kind}:{key}"[:120],
@@ -178,5 +180,6 @@ def watched(
             subject=subject,
             at=at or timezone.now(),
             data=data or {},
-        )
+        ),
+        rules=rules,
     )

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from controlplane.operators import cells, moves, relocations, system, tenants, topology
+from controlplane.operators import cells, moves, notifications, relocations, system, tenants, topology
 from controlplane.operators.money_urls import money_patterns
 
 app_name = "operators"
@@ -24,6 +24,10 @@ urlpatterns = [
     path("tenants/<slug:slug>/delays", tenants.delays, name="tenant-delays"),
     path("tenants/<slug:slug>/<slug:verb>", tenants.tenant_action, name="tenant-action"),
     *money_patterns,
+    path("notifications/", notifications.rule_list, name="notifications"),
+    path("notifications/<str:rule>/", notifications.one_rule, name="notification"),
+    path("notifications/<str:rule>/<slug:verb>", notifications.rule_act, name="notification-act"),
+    path("deliveries/<str:delivery>/redeliver", notifications.redeliver, name="notification-redeliver"),
     path("system/", system.system, name="system"),
     path("mail/", system.mails, name="mail"),
 ]

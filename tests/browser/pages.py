@@ -104,6 +104,12 @@ PAGES: dict[str, tuple[Role, str]] = {
     "console:key-new": ("owner", _T + "settings/keys/new"),
     "console:key-action": ("owner", _T + "settings/keys/{key_id}/revoke"),
     "console:audit": ("owner", _T + "settings/audit"),
+    "console:notifications": ("owner", _T + "settings/notifications/"),
+    "console:notification-new": ("owner", _T + "settings/notifications/new"),
+    "console:notification": ("owner", _T + "settings/notifications/{rule_id}/"),
+    "console:notification-edit": ("owner", _T + "settings/notifications/{rule_id}/edit"),
+    "console:notification-action": ("owner", _T + "settings/notifications/{rule_id}/remove"),
+    "console:notification-delivery": ("owner", _T + "settings/deliveries/{delivery_id}/"),
     # operators
     "operators:cells": ("operator", _OPERATORS + "cells/"),
     "operators:cell": ("operator", _OPERATORS + "cells/{name}/"),
@@ -128,6 +134,8 @@ PAGES: dict[str, tuple[Role, str]] = {
     "operators:price-new": ("operator", _OPERATORS + "prices/new"),
     "operators:contracts": ("operator", _OPERATORS + "contracts/?tenant=demo"),
     "operators:contract-new": ("operator", _OPERATORS + "contracts/new/demo/"),
+    "operators:notifications": ("operator", _OPERATORS + "notifications/"),
+    "operators:notification": ("operator", _OPERATORS + "notifications/{operator_rule_id}/"),
     "operators:system": ("operator", _OPERATORS + "system/"),
     "operators:mail": ("operator", _OPERATORS + "mail/"),
 }
@@ -153,6 +161,7 @@ PARTS = frozenset(
         "operators:invoice-pdf", "operators:invoice-act", "operators:price-withdraw",
         "operators:contract-end",
         "account_set_password", "operators:tenant-action", "operators:cell-lengthen",
+        "operators:notification-act", "operators:notification-redeliver",
         # Codes by mail, which this installation does not use.
         "account_request_reauthentication_code", "account_confirm_reauthentication_code",
         "account_confirm_login_code",

@@ -34,6 +34,7 @@ ASKED_FOR = {
     "subject": "key_id",
     "definition": "definition",
     "prefix": "workflow_id",
+    "rule_id": "rule_id",
 }
 
 
@@ -224,6 +225,10 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "target": {"target_id": things["target_id"]},
     }
     key = {"name": "intruder", "scopes": ["jobs:read"]}
+    rule = {
+        "name": "intruder", "kinds": ["run.dead_lettered"], "channel": "WEBHOOK",
+        "url": "https://intruder.example/", "filters": {"target_ids": [things["target_id"]]},
+    }  # fmt: skip
     held = {"epoch": int(things["epoch"])}
     return {
         "create_job": job,
@@ -271,6 +276,11 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "abort_own_move": {},
         "create_export": {"dataset": "USAGE", "from": "2026-01-01", "to": "2026-01-31"},
         "set_export_schedule": {"cadence": "MONTHLY"},
+        "create_notification_rule": rule,
+        "edit_notification_rule": {"enabled": False},
+        "test_notification_rule": {},
+        "rotate_notification_secret": {},
+        "redeliver_notification": {},
         # Operators' own; no tenant's key opens them.
         "create_price_book": {
             "name": "intruder", "currency": "USD", "effective_from": "2099-01-01", "prices": [],
@@ -292,6 +302,11 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
             "dataset": "USAGE", "from": "2026-01-01", "to": "2026-01-31", "tenant_id": things["tenant"],
         },
         "set_operator_export_schedule": {"cadence": "DAILY"},
+        "create_operator_notification_rule": rule,
+        "edit_operator_notification_rule": {"enabled": False},
+        "test_operator_notification_rule": {},
+        "rotate_operator_notification_secret": {},
+        "redeliver_operator_notification": {},
         "create_operator_key": {"name": "intruder", "scopes": ["operator"]},
         "rotate_operator_key": {"grace_seconds": 0},
         "revoke_operator_key": {},

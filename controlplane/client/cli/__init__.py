@@ -19,6 +19,7 @@ from controlplane.client.cli import (
     making,
     money,
     moves,
+    notifications,
     people,
     planning,
     queues,
@@ -58,6 +59,7 @@ app.add_typer(workflows.app, name="workflows", rich_help_panel=_FLOWS)
 app.add_typer(definitions.app, name="definitions", rich_help_panel=_FLOWS)
 app.add_typer(runs.app, name="runs", rich_help_panel=_SEEN)
 app.add_typer(redrives.dlq, name="dlq", rich_help_panel=_SEEN)
+app.add_typer(notifications.app, name="notifications", rich_help_panel=_SEEN)
 command(app, "stats", rich_help_panel=_SEEN)(runs.stats)
 command(app, "herd", rich_help_panel=_SEEN)(bulk.herd)
 command(app, "delays", rich_help_panel=_SEEN)(topology.delays)

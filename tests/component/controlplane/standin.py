@@ -27,6 +27,9 @@ class StandInCell:
         self.lengthened: list[dict[str, Any]] = []
         self.usage: dict[str, Any] = {}  # what it remembers of a day
         self.failing = False
+        self.epoch = 1
+        self.feed: dict[str, list[dict[str, Any]]] = {}  # events by tenant, with their places
+        self.read: list[dict[str, Any]] = []  # how its feed was asked for
         cell = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -96,7 +99,25 @@ class StandInCell:
             self.tenants[tenant_id] = {"tenant_id": tenant_id, **body}
         return {"applied": applied, **self.tenants[tenant_id]}
 
+    def _read(self, raw: bytes) -> dict[str, Any]:
+        asked = json.loads(raw)
+        self.read.append(asked)
+        items = []
+        for one in asked["tenants"]:
+            behind = [
+                e for e in self.feed.get(one["tenant_id"], []) if [*e["place"]] > (one["after"] or [-1])
+            ]
+            if behind:
+                wanted = [e for e in behind if e["type"] in asked["types"]]
+                reached = [*behind[-1]["place"]]
+                items.append(
+                    {"tenant_id": one["tenant_id"], "events": wanted, "reached": reached, "more": False}
+                )
+        return {"cell": self.name, "epoch": self.epoch, "items": items}
+
     def _post(self, path: str, raw: bytes) -> dict[str, Any]:
+        if path == "/internal/events:read":
+            return self._read(raw)
         assert path == "/internal/windows:lengthen"
         self.lengthened.append(json.loads(raw))
         return (

@@ -316,7 +316,7 @@ def test_other_tenants_things_do_not_exist(world: World) -> None:
     about_one = [
         e for e in ENDPOINTS if "{" in e[1] and "/admin/" not in e[1] and not e[1].endswith("{dataset}")
     ]
-    assert len(about_one) == 14
+    assert len(about_one) == 21
     before = contents()
     for method, template, scope, body in about_one:
         answer = tenant_admin(world.ours, scope).call(method, _path(template, world), body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -11,6 +12,8 @@ import pytest
 
 from cells.api import pagination
 from cells.api.events import WAITERS
+from cells.contract import Scope
+from cells.domain import ids
 from cells.domain.run import RunState
 from tests.component.cells.api.harness import Api, Cell
 from tests.component.cells.api.test_selections import apply, choose, worked
@@ -76,7 +79,7 @@ async def test_dead_letters_and_gone_targets(running: Cell) -> None:
     api = running.api
     await api.target(target_id=TARGET)
     past = {"type": "ONCE", "run_at": "2026-01-05T09:00:00Z"}
-    jobs = [await api.job(TARGET, schedule=past) for _ in range(3)]
+    jobs = [await api.job(TARGET, schedule=past, name=f"nightly {n}", tags=["prod"]) for n in range(3)]
     claims = [claim for job in jobs for claim in await running.claim(job["job_id"])]
     await running.complete(claims[0], RunState.SUCCEEDED)
     await running.complete(claims[1], RunState.FAILED)
@@ -86,6 +89,8 @@ async def test_dead_letters_and_gone_targets(running: Cell) -> None:
     assert first["actor"] is None
     assert first["data"]["count"] == 1
     assert (first["data"]["reason"], first["data"]["http_status"]) == ("FAILED", 404)
+    (named,) = first["data"]["jobs"]
+    assert named == {"job_id": jobs[1]["job_id"], "name": "nightly 1", "tags": ["prod"]}
     assert first["data"]["fingerprint"] == second["data"]["fingerprint"]
     (gone,) = await told(api, "target.gone")
     assert gone["subject"] == TARGET
@@ -223,3 +228,63 @@ async def test_few_may_wait(running: Cell) -> None:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert api.tenant not in waiters
+
+
+async def test_late_and_on_time_again(running: Cell) -> None:
+    """Told once each; work that its people paused is not late."""
+    api, store, host = running.api, running.store, running.host.host_id
+    await api.target(target_id=TARGET)
+    job = await api.job(TARGET, schedule={"type": "ONCE", "run_at": "2026-01-05T09:00:00Z"})
+    await running.place(api.tenant, paused=True)
+    await store.tell_late(after_seconds=0, host_id=host)
+    await running.place(api.tenant, paused=False)
+    for _ in range(2):
+        await store.tell_late(after_seconds=0, host_id=host)
+    (late,) = await told(api, "dispatch.late")
+    assert late["subject"] == api.tenant_text
+    assert late["data"]["slo_seconds"] == 0
+    assert late["data"]["oldest_due_at"]
+    await api.ok("DELETE", f"/v1/jobs/{job['job_id']}")
+    for _ in range(2):
+        await store.tell_late(after_seconds=0, host_id=host)
+    assert len(await told(api, "dispatch.recovered")) == 1
+    assert len(await told(api, "dispatch.late")) == 1
+
+
+async def test_the_control_plane_reads_many_feeds(running: Cell) -> None:
+    api = running.api
+    before = datetime.now(UTC) - timedelta(hours=1)
+    await api.target(target_id=TARGET)
+    for n in range(3):
+        await api.job(TARGET, name=str(n))
+    await told(api, "job", 3)
+    control = Api(
+        api.app,
+        api.http,
+        running.clock,
+        api.tenant,
+        scopes=(Scope.INTERNAL.value,),
+        actor="service:control-plane",
+    )
+
+    async def read(after: Any, since: datetime, *types: str) -> Any:
+        one = {"tenant_id": api.tenant_text, "since": since.isoformat(), "after": after}
+        nobody = {**one, "tenant_id": ids.encode(ids.TENANT, uuid.UUID(int=7))}
+        body = {"tenants": [one, nobody], "types": list(types)}
+        return await control.ok("POST", "/internal/events:read", body)
+
+    first = await read(None, before, "job.created", "target.created")
+    (mine,) = first["items"]
+    assert first["epoch"] >= 1
+    assert [event["type"] for event in mine["events"]] == ["target.created"] + ["job.created"] * 3
+    assert mine["more"] is False
+    assert (await read(mine["reached"], before, "job.created"))["items"] == []
+    (none,) = (await read(None, before, "run.dead_lettered"))["items"]
+    assert (none["events"], none["reached"]) == ([], mine["reached"]), "it was looked at all the same"
+    assert (await read(None, datetime.now(UTC) + timedelta(hours=1), "job.created"))["items"] == []
+    await api.job(TARGET, name="later")
+    await told(api, "job", 4)
+    (on,) = (await read(mine["reached"], before, "job.created"))["items"]
+    assert [event["data"]["name"] for event in on["events"]] == ["later"]
+    empty: dict[str, Any] = {"tenants": [], "types": []}
+    await api.problem("POST", "/internal/events:read", empty, status=403, code="FORBIDDEN")
