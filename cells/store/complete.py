@@ -302,9 +302,8 @@ class Completions(StoreBase):
                         )
                     )
             if dead:
-                await tell_lost(
-                    connection, entry, [Lost(*row[:4], _LOST[row[4]][0], row[11]) for row in dead]
-                )
+                lost = [Lost(row[0], row[1], row[2], row[3], _LOST[row[4]][0], row[11]) for row in dead]
+                await tell_lost(connection, entry, lost)
                 await run(connection, "complete_dead", _lost(dead))
                 members += await tell(connection, await callbacks.lost(connection, dead))
             await self._journal.append(connection, host_id, entry)
