@@ -56,6 +56,17 @@ _MANAGEMENT_TAGS = {
     "schedules": ("Usage and cost", "What was used, what doing it cost, what is charged."),
     "exports": ("Usage and cost", "What was used, what doing it cost, what is charged."),
     "export-schedules": ("Usage and cost", "What was used, what doing it cost, what is charged."),
+    "usage": ("Usage and cost", "What was used, and what it costs."),
+    "cost-reports": ("Usage and cost", "What was used, and what it costs."),
+    "invoices": ("Usage and cost", "What was used, and what it costs."),
+    "budget": ("Usage and cost", "What was used, and what it costs."),
+    "billing-account": ("Usage and cost", "What was used, and what it costs."),
+    "schedules": ("Usage and cost", "What was used, and what it costs."),
+    "exports": ("Usage and cost", "What was used, and what it costs."),
+    "export-schedules": ("Usage and cost", "What was used, and what it costs."),
+    "notification-kinds": ("Notifications", "Who hears of what: rules, webhooks and mails, delivery log."),
+    "notification-rules": ("Notifications", "Who hears of what: rules, webhooks and mails, delivery log."),
+    "notification-deliveries": ("Notifications", "Who hears of what: rules, webhooks and mails, delivery log."),
     "admin": ("Operators", "For those who run Clockhouse; needs an operator's key."),
 }
 
