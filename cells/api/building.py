@@ -88,7 +88,7 @@ async def _workflow(call: Call, given: WorkflowTargetIn, headers: dict[str, str]
         faults.append(body_fault("/headers", "are sent with calls; a workflow gets its input alone"))
     found = await call.services.store.get_definition(call.tenant_id, given.definition, given.version)
     if found is None:
-        faults.append(body_fault("/target/definition", _no_definition(given)))
+        faults.append(body_fault("/target/definition", no_definition(given.definition, given.version)))
     if faults:
         raise invalid(faults)
     return TargetRef(
@@ -99,8 +99,9 @@ async def _workflow(call: Call, given: WorkflowTargetIn, headers: dict[str, str]
     )
 
 
-def _no_definition(given: WorkflowTargetIn) -> str:
-    which = given.definition if given.version is None else f"{given.definition} of version {given.version}"
+def no_definition(name: str, version: int | None) -> str:
+    """What is wrong with a definition that is not registered."""
+    which = name if version is None else f"{name} of version {version}"
     return f"there is no definition {which}; register it with PUT /v1/workflow-definitions/…/versions/…"
 
 

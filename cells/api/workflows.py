@@ -10,6 +10,7 @@ from fastapi import Path, Query
 from starlette.responses import Response
 
 from cells.api import pagination, shapes
+from cells.api.building import no_definition
 from cells.api.definitions import read_definition
 from cells.api.problems import body_fault, conflict, invalid, not_found, too_large, unavailable
 from cells.api.routing import Call, Routes, Rule, answer
@@ -97,7 +98,7 @@ async def _policy(call: Call, name: str, version: int | None) -> tuple[int, str]
         return version, policy
     found = await call.services.store.get_definition(call.tenant_id, name, version)
     if found is None:
-        raise invalid([body_fault("/definition", "there is no such definition of that version")])
+        raise invalid([body_fault("/definition", no_definition(name, version))])
     key = call.tenant_id, name, found.version
     if key not in known:
         known[key] = read_definition(found.source, name, found.version).region_policy

@@ -50,8 +50,10 @@ def zone(name: str, pointer: str = "/schedule/time_zone") -> ZoneInfo:
             f"{shown} is a fixed offset, not an IANA time zone; use a name such as Europe/Berlin, or UTC",
         )
     lowered = {n.lower(): n for n in NAMES}
-    near = difflib.get_close_matches(name[:60].lower().replace(" ", "_"), lowered, n=1, cutoff=0.8)
-    hint = f"; did you mean {lowered[near[0]]}?" if near else ""
+    asked = name[:60].lower().replace(" ", "_")
+    near = difflib.get_close_matches(asked, lowered, n=1, cutoff=0.8)
+    near += sorted(known for known in lowered if asked and known.endswith(f"/{asked}"))
+    hint = f"; did you mean {lowered[near[0]]}?" if near else "; use a name such as Europe/Berlin, or UTC"
     raise ScheduleError(pointer, f"{shown} is not an IANA time zone{hint}")
 
 

@@ -174,8 +174,8 @@ def budget_show(session: Session) -> None:
     """Show the budget and how much of it is used."""
     try:
         found = session.client.budget.get()
-    except NotFound:
-        session.say("No budget. `clockhouse budget set 100` sets one.")
+    except NotFound as none:
+        none.add_note("`clockhouse budget set 100` sets one.")
         raise
     session.answer(found.raw, lambda: _budget_card(found, session.now))
 

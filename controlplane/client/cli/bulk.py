@@ -14,7 +14,7 @@ from controlplane.client.bulk_calls import Herd, Operation, Selection
 from controlplane.client.cli import tables
 from controlplane.client.cli.job_options import Limit, Yes
 from controlplane.client.cli.session import BAD_OUTCOME, Session, command, documents
-from controlplane.client.cli.wording import counted, moment
+from controlplane.client.cli.wording import counted, moment, offset
 from controlplane.client.waiting import pauses
 
 operations = typer.Typer(no_args_is_help=True, help="Changes of many jobs: how far they are.")
@@ -147,7 +147,8 @@ def herd(
 def _hours(session: Session, found: Herd) -> RenderableType:
     by_hour: dict[str, int] = {}
     for each in found.minutes:
-        hour = f"{each.minute.astimezone(session.now.tzinfo):%a %d %b, %H:00}"
+        local = each.minute.astimezone()
+        hour = f"{local:%a %d %b, %H:00}{offset(local)}"
         by_hour[hour] = by_hour.get(hour, 0) + each.count
     if not by_hour:
         return "Nothing is due in that time."

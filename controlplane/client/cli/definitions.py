@@ -11,6 +11,7 @@ from rich.markup import escape
 from controlplane.client.cli.job_options import Limit
 from controlplane.client.cli.reading import read_text
 from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents
+from controlplane.client.cli.wording import listed
 from controlplane.client.cli.workflow_tables import checked_table, definition_card, definitions_table
 from controlplane.client.definition_calls import named_in
 from controlplane.client.language import language, sample
@@ -28,11 +29,16 @@ Version = Annotated[int | None, typer.Option(help="Where the file does not say `
 def _place(text: str, name: str | None, version: int | None) -> tuple[str, int]:
     said = name or named_in(text, "workflow")
     number = str(version) if version is not None else named_in(text, "version")
+    missing = []
     if said is None:
-        raise Wrong("the text does not say `workflow`, its name; --name does")
+        missing.append("`workflow`, its name (--name does)")
     if number is None or not number.isdecimal():
-        raise Wrong("the text does not say `version`, a whole number; --version does")
-    return said, int(number)
+        missing.append("`version`, a whole number (--version does)")
+    if said is None or missing:
+        raise Wrong(
+            f"the text does not say {listed(missing)}; `clockhouse definitions language` shows a whole one"
+        )
+    return said, int(str(number))
 
 
 @command(

@@ -165,7 +165,7 @@ def _finish(
         "left_behind": None if left is None else [_left_document(job, gone) for job in left],
     }
     parts: list[RenderableType] = [_report(plan, session.now)]
-    if results is not None:
+    if results:
         parts += ["", _applied_table(results, session.now)]
     session.answer(document, lambda: Group(*parts, *_left_behind(left or (), said, gone)))
     if plan.jobs and not apply_:

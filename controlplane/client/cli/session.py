@@ -215,8 +215,10 @@ def end_with(session: Session, error: Exception) -> NoReturn:
         if isinstance(error, ApiError):
             for fault in error.faults:
                 session.err.print(f"  {escape(str(fault))}", soft_wrap=True)
-        if hint := hint_of(error):
-            session.err.print(f"[dim]{escape(hint)}[/dim]", soft_wrap=True)
+        # What a command knows to do next is a note of its error.
+        for hint in (hint_of(error), *getattr(error, "__notes__", ())):
+            if hint:
+                session.err.print(f"[dim]{escape(hint)}[/dim]", soft_wrap=True)
     raise typer.Exit(status_of(error)) from None
 
 

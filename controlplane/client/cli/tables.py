@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -39,6 +40,8 @@ def card(rows: Iterable[tuple[str, Any]]) -> Table:
     made.add_column(overflow="fold")
     for name, value in rows:
         if value not in (None, "", (), []):
+            if isinstance(value, dict | list):
+                value = json.dumps(value, ensure_ascii=False)
             made.add_row(name, value if isinstance(value, Text) else escape(str(value)))
     return made
 

@@ -211,7 +211,9 @@ def program(command: str) -> str:
 def _job(entry: _Entry, name: str, destination: Destination, seen: dict[str, int]) -> PlannedJob:
     context = entry.context
     if context.zone is None:
-        raise CannotSay("its time zone is not known: say which the host has (no CRON_TZ stands above it)")
+        raise CannotSay(
+            "its time zone is not known: no CRON_TZ stands above it, and --time-zone did not say the host's"
+        )
     differences: list[Difference] = []
     schedule = _schedule(entry.expression, context.zone)
     payload: dict[str, Any] = {"command": entry.command}

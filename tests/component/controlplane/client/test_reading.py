@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from tests.component.controlplane.client.conftest import Server
@@ -96,3 +97,28 @@ def test_a_job_that_completed_says_how_its_last_run_ended(server: Server, cli: A
     assert "FAILED (" in shown
     server.script = [(200, {**job, "recent_runs": [last]})]
     assert "last run" in cli("jobs", "get", "job_1").stdout
+
+
+def test_what_is_missing_is_told_once_with_what_to_do(server: Server, cli: Any) -> None:
+    problem = {"status": 404, "code": "NOT_FOUND", "detail": "There is no budget."}
+    server.script = [(404, problem)]
+    done = cli("budget", "show")
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert done.stderr.splitlines() == [
+        "Error: There is no budget. (NOT_FOUND)", "`clockhouse budget set 100` sets one.",
+    ]  # fmt: skip
+
+
+def test_a_payload_is_shown_as_json_and_hours_with_their_zone(server: Server, cli: Any) -> None:
+    job = {
+        "job_id": "job_1", "status": "SCHEDULED", "version": 1, "schedule": {"type": "NOW"}, "target": {},
+        "next_run_at": None, "payload": {"a": None, "b": "ü"},
+    }  # fmt: skip
+    server.script = [(200, job)]
+    assert '{"a": null, "b": "ü"}' in cli("jobs", "get", "job_1").stdout
+    herd = {
+        "from": "2026-11-30T06:00:00Z", "to": "2026-12-01T06:00:00Z", "jobs": 1, "total": 3, "peak": None,
+        "minutes": [{"minute": "2026-11-30T06:05:00Z", "count": 3, "by_target": {}}],
+    }  # fmt: skip
+    server.script = [(200, herd)]
+    assert re.search(r"30 Nov, \d\d:00(Z|[+-]\d\d:\d\d) +3", cli("herd").stdout)

@@ -307,6 +307,7 @@ def test_weird_zones(zone: str) -> None:
         ("europe/berlin", "Europe/Berlin"),
         ("Europe/Berln", "Europe/Berlin"),
         ("America/New York", "America/New_York"),
+        ("Berlin", "Europe/Berlin"),
     ],
 )
 def test_a_near_name_is_suggested(wrong: str, right: str) -> None:
