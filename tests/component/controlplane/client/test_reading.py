@@ -122,3 +122,11 @@ def test_a_payload_is_shown_as_json_and_hours_with_their_zone(server: Server, cl
     }  # fmt: skip
     server.script = [(200, herd)]
     assert re.search(r"30 Nov, \d\d:00(Z|[+-]\d\d:\d\d) +3", cli("herd").stdout)
+
+
+def test_a_definition_that_is_empty_lacks_all_at_once(cli: Any) -> None:
+    done = cli("definitions", "put", "/dev/null")
+    assert done.exit_code == 2
+    said = " ".join(done.stderr.split())
+    for text in ("`workflow`", "`version`", "clockhouse definitions language"):
+        assert text in said
