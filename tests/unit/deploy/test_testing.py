@@ -24,7 +24,7 @@ def test_groups_beside_each_other_are_shown_one_after_the_other(capsys: pytest.C
     assert [part.splitlines()[0] for part in shown] == [outcome.name for outcome in outcomes]
     for part in shown:
         title, *said = part.strip().splitlines()
-        assert said == [f"{title} {n}" for n in range(99)]
+        assert said == [f"{title} {n}" for n in range(200)]
 
 
 def test_one_that_fails_stops_nobody() -> None:
