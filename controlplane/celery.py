@@ -111,6 +111,16 @@ app.conf.update(
             "schedule": 3600.0,
             "options": {"expires": 3600},
         },
+        "write tenants' exports": {
+            "task": "controlplane.custody.tasks.run_exports",
+            "schedule": 10.0,
+            "options": {"expires": 10},
+        },
+        "remove expired exports of tenants": {
+            "task": "controlplane.custody.tasks.expire_exports",
+            "schedule": 3600.0,
+            "options": {"expires": 3600},
+        },
         "recompute usage days": {
             "task": "billing.tasks.recompute_dirty_days",
             "schedule": 10.0,
@@ -172,6 +182,7 @@ app.autodiscover_tasks(
     [
         "controlplane.events",
         "controlplane.moves",
+        "controlplane.custody",
         "controlplane.notifications",
         "controlplane.operators",
         "controlplane.topology",

@@ -50,6 +50,7 @@ SHARED_APPS = [
     "drf_spectacular_sidecar",
     "controlplane.moves",
     "controlplane.notifications",
+    "controlplane.custody",
     "controlplane.operators",  # behind allauth, whose admin pages it replaces
 ]
 # The console's workspace, one schema per tenant; see controlplane/workspace/README.md.
@@ -242,6 +243,9 @@ NOTIFICATIONS = {
     "lease_seconds": 60,  # longer than a try can take; a sender that is silent for longer is dead
     "patience_seconds": 15,  # that a receiver has to answer
 }
+
+# --- exports of everything a tenant has ----------------------------------------------------
+CUSTODY = {"kept_days": 7, "lease_seconds": 60, "rows_per_file": 20_000}
 
 # --- billing: what it needs to know about the world, handed in ------------------------------
 BILLING_TENURES = "controlplane.topology.tenures.tenures_of"

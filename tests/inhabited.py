@@ -117,7 +117,9 @@ def _told(stack: Stack, api: Api) -> dict[str, str]:
     path = f"/v1/notification-deliveries/{delivery}"
     eventually_sync(lambda: api.get(path)["state"] == "DEAD", timeout=60)
     theirs = operator_api(stack).call("POST", "/v1/admin/notification-rules", rule)["rule_id"]
-    return {"rule_id": made, "delivery_id": delivery, "operator_rule_id": theirs}
+    whole = api.call("POST", "/v1/tenant-exports", {}, expect=(202,))["tenant_export_id"]
+    eventually_sync(lambda: api.get(f"/v1/tenant-exports/{whole}")["state"] == "DONE", timeout=60)
+    return {"tenant_export_id": whole, "rule_id": made, "delivery_id": delivery, "operator_rule_id": theirs}
 
 
 #: A month that every test's installation is behind, and that no price book is older than.

@@ -56,6 +56,7 @@ _MANAGEMENT_TAGS = {
     "schedules": ("Usage and cost", "What was used, what doing it cost, what is charged."),
     "exports": ("Usage and cost", "What was used, what doing it cost, what is charged."),
     "export-schedules": ("Usage and cost", "What was used, what doing it cost, what is charged."),
+    "tenant-exports": ("Tenant", "Your account: settings, quotas and their use, placement."),
     "notification-kinds": ("Notifications", "Who hears of what: rules, webhooks, mails, deliveries."),
     "notification-rules": ("Notifications", "Who hears of what: rules, webhooks, mails, deliveries."),
     "notification-deliveries": ("Notifications", "Who hears of what: rules, webhooks, mails, deliveries."),

@@ -18,6 +18,7 @@ from controlplane.api.views import (
     relocations,
     reports,
     tenant,
+    tenant_exports,
     topology,
 )
 
@@ -121,6 +122,12 @@ urlpatterns = [
     path("exports/<str:export_id>", exports.ExportView.as_view()),
     path("export-schedules", exports.ExportSchedulesView.as_view()),
     path("export-schedules/<str:dataset>", exports.ExportScheduleView.as_view()),
+    path("tenant-exports", tenant_exports.TenantExportsView.as_view()),
+    path(
+        "tenant-exports/<str:tenant_export_id>/files/<str:file_name>",
+        tenant_exports.TenantExportFileView.as_view(),
+    ),
+    path("tenant-exports/<str:tenant_export_id>", tenant_exports.TenantExportView.as_view()),
     path("notification-kinds", notifications.NotificationKindsView.as_view()),
     path("notification-rules", notifications.NotificationRulesView.as_view()),
     path("notification-rules/<str:rule_id>:test", notifications.TestNotificationRuleView.as_view()),

@@ -30,7 +30,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
-from controlplane.client.exporting import AsyncExports
+from controlplane.client.exporting import AsyncExports, AsyncTenantExports
 from controlplane.client.notifying import AsyncNotifications
 from controlplane.client.placing import AsyncCells, AsyncRelocations, AsyncTopology
 from controlplane.client.profiles import find_settings
@@ -373,6 +373,7 @@ class AsyncClockhouse:
         self.invoices = AsyncInvoices(transport)
         self.price_books = AsyncPriceBooks(transport)
         self.exports = AsyncExports(transport)
+        self.tenant_exports = AsyncTenantExports(transport)
         self.notifications = AsyncNotifications(transport)
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controlplane.client import export_calls
+from controlplane.client import export_calls, tenant_export_calls
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends, Pages, Resource, Sends
 from controlplane.client.export_calls import Export
 from controlplane.client.waiting import check_deadline, pauses
@@ -88,3 +88,23 @@ class AsyncExports(AsyncResource):
             with export_calls.arriving(file, folder) as content:
                 await self._transport.fetch(call, content, told)
         return [folder / file.name for file in export.files]
+
+
+class TenantExports(Resource):
+    """`client.tenant_exports`"""
+
+    create = Sends(tenant_export_calls.create_export)
+    get = Sends(tenant_export_calls.get_export)
+    list = Pages(tenant_export_calls.list_exports)
+    page = Sends(tenant_export_calls.list_exports)
+    file = Sends(tenant_export_calls.get_file)
+
+
+class AsyncTenantExports(AsyncResource):
+    """`client.tenant_exports`"""
+
+    create = AsyncSends(tenant_export_calls.create_export)
+    get = AsyncSends(tenant_export_calls.get_export)
+    list = AsyncPages(tenant_export_calls.list_exports)
+    page = AsyncSends(tenant_export_calls.list_exports)
+    file = AsyncSends(tenant_export_calls.get_file)

@@ -28,7 +28,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
-from controlplane.client.exporting import Exports
+from controlplane.client.exporting import Exports, TenantExports
 from controlplane.client.notifying import Notifications
 from controlplane.client.placing import Cells, Relocations, Topology
 from controlplane.client.profiles import find_settings
@@ -367,6 +367,7 @@ class Clockhouse:
         self.invoices = Invoices(transport)
         self.price_books = PriceBooks(transport)
         self.exports = Exports(transport)
+        self.tenant_exports = TenantExports(transport)
         self.notifications = Notifications(transport)
 
     def close(self) -> None:

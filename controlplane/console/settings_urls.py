@@ -13,6 +13,7 @@ from controlplane.console import (
     preferences,
     reference,
     starting,
+    tenant_exports,
     workspace_settings,
 )
 
@@ -42,6 +43,8 @@ settings_patterns = [
     path(_S + "keys/new", api_keys.key_new, name="key-new"),
     path(_S + "keys/<str:key_id>/<slug:verb>", api_keys.key_action, name="key-action"),
     path(_S + "audit", audit.audit_log, name="audit"),
+    path(_S + "export", tenant_exports.exports, name="tenant-exports"),
+    path(_S + "export/<str:export_id>/<str:name>", tenant_exports.file, name="tenant-export-file"),
     path(_S + "notifications/", notifications.rule_list, name="notifications"),
     path(_S + "notifications/new", notifications.rule_new, name="notification-new"),
     path(_S + "notifications/<str:rule_id>/", notifications.rule_page, name="notification"),

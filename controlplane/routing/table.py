@@ -87,6 +87,7 @@ _MANAGEMENT = frozenset(
         "billing-account",
         "exports",
         "export-schedules",
+        "tenant-exports",
         "notification-kinds",
         "notification-rules",
         "notification-deliveries",

@@ -276,6 +276,7 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "abort_own_move": {},
         "create_export": {"dataset": "USAGE", "from": "2026-01-01", "to": "2026-01-31"},
         "set_export_schedule": {"cadence": "MONTHLY"},
+        "create_tenant_export": {},
         "create_notification_rule": rule,
         "edit_notification_rule": {"enabled": False},
         "test_notification_rule": {},

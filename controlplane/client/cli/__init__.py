@@ -26,6 +26,7 @@ from controlplane.client.cli import (
     redrives,
     runs,
     targets,
+    tenant_exports,
     topology,
     workflows,
     working,
@@ -74,6 +75,7 @@ app.command("build-or-buy", rich_help_panel=_MONEY)(planning.build_or_buy)
 command(app, "login", rich_help_panel=_OWN)(accounts.login)
 app.add_typer(accounts.profile, name="profile", rich_help_panel=_OWN)
 command(app, "tenant", rich_help_panel=_OWN)(money.tenant)
+app.add_typer(tenant_exports.app, name="tenant-export", rich_help_panel=_OWN)
 app.add_typer(people.keys, name="keys", rich_help_panel=_OWN)
 app.add_typer(people.members, name="members", rich_help_panel=_OWN)
 app.add_typer(cells.app, name="cell", rich_help_panel=_OPERATORS)

@@ -23,6 +23,7 @@ from billing.pricing.books import create_book
 from billing.pricing.contracts import create_contract
 from cells.contract import TENANT_SCOPES, Scope
 from controlplane.actors import service
+from controlplane.custody.exporting import request_export as request_whole
 from controlplane.moves.models import TenantMove
 from controlplane.notifications.rules import Wanted, create_rule
 from controlplane.notifications.rules import test_rule as try_rule
@@ -80,7 +81,12 @@ def _told(tenant: Tenant) -> dict[str, str]:
     """A notification rule, and a message of it."""
     by: dict[str, Any] = {"tenant_id": tenant.id, "actor": service("tests"), "reason": "a test"}
     rule = create_rule(wanted=Wanted(**{**NEW_RULE, "filters": {}}), **by).rule
-    return {"rule_id": rule.public_id, "delivery_id": try_rule(rule_id=rule.id, **by).public_id}
+    whole = request_whole(tenant_id=tenant.id, actor=service("tests"), reason="a test")
+    return {
+        "tenant_export_id": whole.public_id,
+        "rule_id": rule.public_id,
+        "delivery_id": try_rule(rule_id=rule.id, **by).public_id,
+    }
 
 
 def _billed(tenant: Tenant) -> dict[str, str]:
@@ -244,6 +250,10 @@ ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("PUT", "/v1/admin/export-schedules/{dataset}", Scope.OPERATOR, {"cadence": "DAILY"}),
     ("DELETE", "/v1/admin/export-schedules/{dataset}", Scope.OPERATOR, None),
     ("GET", "/v1/admin/reports/{report}", Scope.OPERATOR, None),
+    ("GET", "/v1/tenant-exports", Scope.ADMIN, None),
+    ("POST", "/v1/tenant-exports", Scope.ADMIN, {}),
+    ("GET", "/v1/tenant-exports/{tenant_export_id}", Scope.ADMIN, None),
+    ("GET", "/v1/tenant-exports/{tenant_export_id}/files/{file_name}", Scope.ADMIN, None),
     *(
         (method, f"{base}{path}", scope if path != "/notification-kinds" else kinds, body)
         for base, scope, kinds in (
@@ -316,7 +326,7 @@ def test_other_tenants_things_do_not_exist(world: World) -> None:
     about_one = [
         e for e in ENDPOINTS if "{" in e[1] and "/admin/" not in e[1] and not e[1].endswith("{dataset}")
     ]
-    assert len(about_one) == 21
+    assert len(about_one) == 23
     before = contents()
     for method, template, scope, body in about_one:
         answer = tenant_admin(world.ours, scope).call(method, _path(template, world), body)

@@ -1,0 +1,1 @@
+"""What Clockhouse holds of a tenant, handed over whole."""
