@@ -1,7 +1,7 @@
 """Exports of everything a tenant has: asked for, written under a lease, gone after a week.
 
 A crash anywhere costs the file that was being written: what is put and kept stays, and whoever takes over
-goes on behind it. Files are put whole and named after their content, so nobody who was overtaken replaces one.
+goes on behind it. Files are put whole and named after their content, so whoever is overtaken replaces none.
 """
 
 from __future__ import annotations

@@ -98,8 +98,6 @@ KINDS: tuple[Kind, ...] = (
         ("tenant.suspended", "tenant.suspend", "the workspace was suspended: nothing starts"),
         ("tenant.resumed", "tenant.resume", "the workspace works again"),
         ("export.finished", "tenant_export.finish", "an export of everything is done"),
-        ("erasure.requested", "erasure.request", "somebody asked to erase the workspace"),
-        ("erasure.cancelled", "erasure.cancel", "the workspace will not be erased"),
     ),
     *_audit(
         "People and keys",
@@ -120,7 +118,6 @@ KINDS: tuple[Kind, ...] = (
     *_audit(
         "Operators",
         ("tenant.created", "tenant.create", "a tenant was created"),
-        ("tenant.erased", "erasure.finish", "a tenant was erased"),
         ("cell.state_changed", "cell.set_state", "a cell was opened, cordoned, drained or retired"),
         tenants=False,
     ),
