@@ -111,7 +111,12 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
 
 def _told(stack: Stack, api: Api) -> dict[str, str]:
     """A notification rule with a message that nobody takes, and a rule of operators."""
-    rule = {"name": "on call", "kinds": ["api_key.expiring"], "channel": "WEBHOOK", "url": "http://127.0.0.1:9/"}
+    rule = {
+        "name": "on call",
+        "kinds": ["api_key.expiring"],
+        "channel": "WEBHOOK",
+        "url": "http://127.0.0.1:9/",
+    }
     made = api.call("POST", "/v1/notification-rules", rule)["rule_id"]
     delivery = api.call("POST", f"/v1/notification-rules/{made}:test", {}, expect=(202,))["delivery_id"]
     path = f"/v1/notification-deliveries/{delivery}"
