@@ -7,6 +7,7 @@ import sys
 import time
 
 from deploy.home import Home, default_home, read_json
+from deploy.processes import read_status
 
 _PATIENCE_SECONDS = 60.0
 
@@ -55,9 +56,13 @@ def main(arguments: list[str] | None = None) -> int:
     home = Home(default_home())
     try:
         if chosen.verb == "status":
+            ports = home.load().ports
             for name, process in read_json(home.status).get("processes", {}).items():
                 pid = process["pid"] or "-"
                 print(f"{name:28} {process['condition']:9} pid {pid:<8} restarts {process['restarts']}")
+                if name.startswith("keeper-") and (told := read_status(ports.get(name, 0))):
+                    owns = ", owns the cell" if told["owns"] else ""
+                    print(f"{'':28} {told['act']}: {told['why']}; {told['cluster']}{owns}")
         else:
             set_wanted(home, chosen.name, up=chosen.verb == "start")
             print(f"{chosen.name} is {'up' if chosen.verb == 'start' else 'down'}")
