@@ -107,6 +107,10 @@ class Folder:
         """Whether that was said."""
         return self._wish.exists() and self._wish.read_text() == f"{primary}@{epoch}"
 
+    def discard(self) -> None:
+        """What is here is of no use any more: before the next start a base backup takes its place."""
+        self._rewinding.touch()
+
     def clone(self, primary_url: str, *, primary: str, epoch: int, sync: bool = True) -> None:
         """A base backup of the primary of `epoch`, made aside and renamed, in place of what is there. It
         starts as a standby of that primary."""

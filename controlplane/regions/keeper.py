@@ -39,6 +39,8 @@ _CHORES_SECONDS = 10.0
 _REMEMBERED = 50
 #: Acts of a takeover, after which the next one need not wait.
 _ON_AT_ONCE = frozenset({Act.CLAIM, Act.VOTE, Act.PROMOTE})
+#: A standby that gets nothing for so many leases is copied anew.
+_UNFED_LEASES = 3
 #: Between looks whether a standby has caught up (seconds).
 _CATCH_UP_SECONDS = 0.05
 
@@ -89,6 +91,7 @@ class Keeper:
         self._watch = Watch(settings.timing)
         self._chores_at = float("-inf")
         self._override = False  # an operator has the missing votes of the takeover given up
+        self._fed_at: float | None = None  # when it last streamed, or began to follow
         self._opened = 0  # epoch under which the cell's processes may write
         self.status = Status()
         self.looked_at = time.monotonic()
@@ -190,6 +193,8 @@ class Keeper:
     # --- acting --------------------------------------------------------------------------
     def _do(self, decision: Decision, known: Known) -> None:
         row = known.row
+        if decision.act is not Act.FOLLOW:
+            self._fed_at = None
         if decision.act is Act.BEGIN:
             self._claim(expected=None)
             return
@@ -220,6 +225,7 @@ class Keeper:
                 self._cluster.follow(
                     self._settings.databases[row.region], primary=row.region, epoch=row.epoch
                 )
+                self._look_whether_fed(row)
             case Act.FENCE | Act.UNFENCE:
                 self._tenure.lost()
                 self._folder.end_server()
@@ -322,6 +328,23 @@ class Keeper:
             gone=len(settled.abandoned),
             fresh_leases=settled.fresh_leases,
         )
+
+    def _look_whether_fed(self, row: CellOwnership) -> None:
+        """A standby that was away for so long that the owner has not kept what it needs gets nothing at all,
+        and is copied anew. Only while the owner is there to copy from."""
+        now = self._clock()
+        if self.status.streaming or self._fed_at is None:
+            self._fed_at = now
+        elif now - self._fed_at > _UNFED_LEASES * self._settings.timing.lease:
+            owner = Cluster(self._settings.databases[row.region], site=row.region, cell=self._cell)
+            try:
+                if not owner.look().in_recovery:
+                    _LOG.warning("site copied anew", cell=self._cell, region=self._me, owner=row.region)
+                    self._folder.discard()
+                    self._folder.end_server()
+            finally:
+                owner.close()
+            self._fed_at = now
 
     def _look_at_tail(self, row: CellOwnership) -> None:
         """A site that wrote nothing of the cell's beyond the owner is rewound at once. What it did write is

@@ -146,3 +146,22 @@ async def test_a_missing_vote_is_waited_for_until_an_operator_gives_it_up(kept: 
     a.start()
     c.start()
     await eventually(lambda: kept.follow("b"), timeout=90)
+
+
+async def test_a_standby_that_was_away_for_too_long_is_copied_anew(kept: Kept) -> None:
+    a, b = kept["a"], kept["b"]
+    async with cell_store(a):
+        await eventually(lambda: a.keeper.status.owns, timeout=60)
+    b.start()
+    await eventually(lambda: b.keeper.status.streaming, timeout=60)
+    b.die()
+    # The log that it needs is gone, as it would be behind max_slot_wal_keep_size.
+    a.execute("SELECT pg_drop_replication_slot('site_b')")
+    for _ in range(8):
+        a.execute("SELECT pg_logical_emit_message(true, 'test', ''), pg_switch_wal()")
+    a.execute("CHECKPOINT")
+    tenant = uuid.uuid4()
+    a.execute(_TENANT, tenant, 1)
+    b.start()
+    await eventually(lambda: b.keeper.status.streaming, timeout=90)
+    assert b.execute("SELECT count(*) FROM tenants WHERE tenant_id = %s", tenant) == [(1,)]
