@@ -206,6 +206,7 @@ class ErrorCode(enum.StrEnum):
     NONDETERMINISTIC_DEFINITION_CHANGE = "NONDETERMINISTIC_DEFINITION_CHANGE"  # 422: with the event
     QUOTA_EXCEEDED = "QUOTA_EXCEEDED"  # 429: with `scope`
     UNAVAILABLE = "UNAVAILABLE"  # 503
+    UNCONFIRMED = "UNCONFIRMED"  # 503: done at home, not known to be anywhere else (STRICT)
     INTERNAL_ERROR = "INTERNAL_ERROR"  # 500: ours
 
 
@@ -232,6 +233,7 @@ PROBLEM_TITLES: dict[ErrorCode, str] = {
     ErrorCode.NONDETERMINISTIC_DEFINITION_CHANGE: "That version would have done otherwise",
     ErrorCode.QUOTA_EXCEEDED: "Quota exceeded",
     ErrorCode.UNAVAILABLE: "Temporarily unavailable",
+    ErrorCode.UNCONFIRMED: "Done at home, confirmed by no other region",
     ErrorCode.INTERNAL_ERROR: "Something went wrong here",
 }
 

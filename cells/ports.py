@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Protocol
 
 from cells.bulk import BulkAction, BulkStore, OperationRow, OperationStep, SelectionRow
+from cells.confirming import ConfirmStore
 from cells.domain.ids import RunKey
 from cells.domain.job import JobState
 from cells.happenings import EVENTS_LOOKED_AT, EventRow, EventStore, FoundEvents
@@ -121,6 +122,7 @@ __all__ = [
 
 class Store(
     BulkStore,
+    ConfirmStore,
     EventStore,
     HistoryStore,
     InsightStore,
@@ -251,7 +253,6 @@ class Store(
     async def cancel_run(self, fence: Fence, *, key: RunKey, actor: str, host_id: int) -> RunRow:
         """CANCELLED at once when it waits; `cancel_requested` when it is RUNNING. `Terminal` if
         there is none, `Conflict` if it has ended."""
-        ...
 
     # targets
     async def create_target(
@@ -285,7 +286,6 @@ class Store(
         base_version: int | None = None,
     ) -> None:
         """`Conflict` while ACTIVE or PAUSED jobs name it, or if it has another version."""
-        ...
 
     async def rotate_secret(
         self,

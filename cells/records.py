@@ -24,6 +24,10 @@ class Retryable(Exception):
     """It may work later: a lost connection, a full pool, an engine that restarts."""
 
 
+class Unconfirmed(Retryable):
+    """It is committed here, and no other region is known to have it."""
+
+
 class Terminal(Exception):
     """It will never work: the input contradicts what is stored."""
 

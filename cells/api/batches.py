@@ -14,13 +14,14 @@ from cells.api import building, documents, idempotency, scheduling, shapes
 from cells.api.batch_models import BATCH_LIMIT, BatchIn
 from cells.api.judging import judged, read_job
 from cells.api.models import TargetIn
-from cells.api.problems import Problem, body_fault, invalid, key_reused, malformed, of_exception
+from cells.api.problems import Problem, body_fault, invalid, key_reused, malformed, of_exception, unconfirmed
 from cells.api.reading import Fields, object_fields, take_payload
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.texts import Body, Name
 from cells.contract import Scope
-from cells.domain.job import JobDefinition, JobState
+from cells.domain.job import STRICT, JobDefinition, JobState
 from cells.ports import Created, NewJob, NotOwner
+from cells.records import Unconfirmed
 
 routes = Routes("Jobs")
 
@@ -82,6 +83,17 @@ async def create_jobs(call: Call) -> Response:
             if member is not None:
                 members.append(member)
     services.feed.add(members)
+    strict = [
+        i
+        for (i, job), outcome in zip(made, outcomes, strict=True)
+        if isinstance(outcome, Created) and job.definition.region_policy == STRICT
+    ]
+    if strict:
+        try:
+            await services.store.confirm()
+        except Unconfirmed as fault:
+            for i in strict:
+                results[i] = _refused(unconfirmed(fault))
     created = sum(1 for result in results if result is not None and result["status"] == 201)
     failed = sum(1 for result in results if result is not None and result["status"] >= 400)
     return answer({"results": results, "created": created, "failed": failed})

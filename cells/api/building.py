@@ -18,6 +18,7 @@ from cells.domain import ids
 from cells.domain.claiming import Skip, swallowed
 from cells.domain.job import (
     ONE_REGION,
+    STRICT,
     Delivery,
     Gap,
     JobDefinition,
@@ -195,12 +196,18 @@ def policy_of(given: JobIn, region_policy: str | None, config: TenantConfig) -> 
     return given.region_policy or region_policy or config.default_region_policy
 
 
+def check_region(given: JobIn, *, leased: bool) -> None:
+    """A 422 where a job asks for other regions and the cell has none."""
+    if given.region_policy == STRICT and not leased:
+        detail = "STRICT needs a cell with sites in several regions; this one has one"
+        raise invalid([body_fault("/region_policy", detail)])
+
+
 def check_delivery(given: JobIn, policy: str) -> None:
     """A 422 where a job is to run once at most, in a place where that cannot be kept."""
     if given.delivery is Delivery.AT_MOST_ONCE and policy not in ONE_REGION:
-        raise invalid(
-            [body_fault("/delivery", f"AT_MOST_ONCE needs the region_policy SINGLE_REGION; this is {policy}")]
-        )
+        detail = f"AT_MOST_ONCE needs the region_policy SINGLE_REGION or STRICT; this is {policy}"
+        raise invalid([body_fault("/delivery", detail)])
 
 
 def _window_seconds(requested: int | None, schedule: Schedule, config: TenantConfig) -> int:

@@ -9,7 +9,14 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
-from cells.api.building import check_delivery, payload_of, policy_of, resolve_target, to_definition
+from cells.api.building import (
+    check_delivery,
+    check_region,
+    payload_of,
+    policy_of,
+    resolve_target,
+    to_definition,
+)
 from cells.api.callbacks import told_target
 from cells.api.models import CallbackIn, JobIn, TargetIn
 from cells.api.problems import Fault, Gathered, Problem, body_fault
@@ -94,6 +101,7 @@ async def judged(
     for name in ("on_success", "on_failure"):
         if (told := getattr(given, name)) is not None:
             callbacks[name] = await found.of(_telling(call, told, name))
+    found.call(lambda: check_region(given, leased=call.services.settings.leased))
     found.call(lambda: check_delivery(given, policy_of(given, region_policy, config)))
     body = found.call(lambda: payload_of(given.target, payload))
     found.settle()

@@ -289,11 +289,16 @@ class JobIn(Body):
         description="What an occurrence does while the one before it has not ended: run beside it, not "
         "run, wait for its end (one does, others do not run), or run and ask it to stop.",
     )
-    region_policy: Literal["HOME_ASYNC", "SINGLE_REGION"] | None = None
+    region_policy: Literal["HOME_ASYNC", "STRICT", "SINGLE_REGION"] | None = Field(
+        default=None,
+        description="Where it is kept: here first, and copied to other regions behind (HOME_ASYNC); "
+        "acknowledged and called only once another region has it (STRICT, where the tenant's cell has "
+        "several); in one region only. The tenant's default if absent; fixed for the job's life.",
+    )
     delivery: Delivery = Field(
         default=Delivery.AT_LEAST_ONCE,
         description="AT_MOST_ONCE tries again only what was never sent, and ends a run of which nobody "
-        "knows what became of it as UNKNOWN. Only with the region policy SINGLE_REGION.",
+        "knows what became of it as UNKNOWN. Only with the region policy SINGLE_REGION or STRICT.",
     )
     paused: bool = Field(
         default=False,

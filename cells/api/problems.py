@@ -21,6 +21,7 @@ from starlette.types import Scope
 from cells import ports
 from cells.contract import PROBLEM_TITLES, ErrorCode, problem_type
 from cells.domain.faults import ScheduleError
+from cells.records import Unconfirmed
 from cells.workflow_ports import SignalsWait, WorkflowIdInUse
 
 MEDIA_TYPE = "application/problem+json"
@@ -260,6 +261,17 @@ def schedule_faults(error: ScheduleError) -> list[Fault]:
     return [body_fault(pointer, detail) for pointer, detail in error.faults]
 
 
+def unconfirmed(_: Unconfirmed) -> Problem:
+    """What a STRICT request is told that only one region has carried out."""
+    return Problem(
+        503,
+        ErrorCode.UNCONFIRMED,
+        "It is stored in the cell's home region, and no other region has confirmed that yet. Repeat"
+        " the request with the same Idempotency-Key until it succeeds.",
+        headers={"Retry-After": "1"},
+    )
+
+
 # --- what becomes a problem --------------------------------------------------------------
 def of_exception(error: Exception) -> Problem | None:
     """The problem an exception of the engine or the framework stands for; None if it is a bug."""
@@ -285,6 +297,8 @@ def of_exception(error: Exception) -> Problem | None:
             )
         case ports.KeyReused():
             return key_reused()
+        case Unconfirmed():
+            return unconfirmed(error)
         case SignalsWait():
             return Problem(
                 429,

@@ -89,9 +89,11 @@ class Delivery(enum.StrEnum):
 
 #: The policy of what is kept in one region and never copied to another.
 SINGLE_REGION = "SINGLE_REGION"
+#: The policy under which nothing is acknowledged or called that only one region has.
+STRICT = "STRICT"
 #: Region policies under which a run has one place to be claimed in: elsewhere a lost region's runs
 #: may run again.
-ONE_REGION = frozenset({SINGLE_REGION, "STRICT"})
+ONE_REGION = frozenset({SINGLE_REGION, STRICT})
 
 
 class OverlapPolicy(enum.StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from cells.domain.job import Priority
+from cells.domain.job import STRICT, Priority
 from cells.execution.handing_on import HandingOn
 from cells.execution.held import Held
 from cells.execution.host_agent import HostAgent
@@ -20,6 +20,8 @@ log = logger(__name__)
 
 #: Members claimed in one transaction at most.
 CLAIM_BATCH = 250
+#: Between tries to have claims of STRICT runs confirmed (seconds).
+CONFIRM_AGAIN_SECONDS = 0.5
 #: Looked for work at least this often, should a signal get lost (seconds).
 POLL_SECONDS = 1.0
 
@@ -52,6 +54,7 @@ class Intake:
         self._held = held
         self._early: list[Member] = []
         self._asking: dict[Lane, float] = {}  # claims without an answer: when they were sent
+        self._unconfirmed: set[asyncio.Task[None]] = set()  # claims that wait for another region
         self._stopping = False
         self._away = False  # an engine, at the last attempt
         claims = metrics.counter("executor_claims_total", "Members claimed, by result", ["result"])
@@ -183,7 +186,31 @@ class Intake:
         await self._onward.announce(result.offered)
         await self._onward.add(result.next_members)
         await self._onward.refund(result.stale)
+        strict = [work for work in works if work.claim.definition.region_policy == STRICT]
         for work in works:
+            if work.claim.definition.region_policy != STRICT:
+                work.lane.put(work)
+        if strict:
+            waiting = asyncio.create_task(self._put_once_confirmed(strict))
+            self._unconfirmed.add(waiting)
+            waiting.add_done_callback(self._unconfirmed.discard)
+
+    async def _put_once_confirmed(self, works: Sequence[Work]) -> None:
+        """A STRICT run is called only once another region has its claim. What waits for too long, or whose
+        host has lost its lease, is put as well: whoever would call it finds that out and gives it back."""
+        waiting = list(works)
+        while waiting and self._host.holds(works[0].host_id) and not self._stopping:
+            try:
+                await self._store.confirm()
+                break
+            except Retryable as fault:
+                log.warning("claims are not confirmed by another region", fault=str(fault)[:200])
+            now = self._clock.monotonic()
+            for work in [work for work in waiting if now > work.last_start]:
+                waiting.remove(work)
+                work.lane.put(work)
+            await asyncio.sleep(CONFIRM_AGAIN_SECONDS)
+        for work in waiting:
             work.lane.put(work)
 
     def _work(self, claim: Claim, host_id: int, sent: float) -> Work:

@@ -11,6 +11,7 @@ from cells.store.calendars import Calendars
 from cells.store.callbacks import Callbacks
 from cells.store.claim import Claims
 from cells.store.concurrency import Concurrency
+from cells.store.confirm import Confirmation
 from cells.store.create import Creation
 from cells.store.crowding import Crowding
 from cells.store.database import Database, fetch_one, run
@@ -52,6 +53,7 @@ from cells.store.workflows import Workflows
 class PostgresStore(
     Tenants,
     Hosts,
+    Confirmation,
     Creation,
     Workflows,
     Starting,

@@ -1,0 +1,72 @@
+"""Waiting until another region has flushed what was committed here (STRICT).
+
+The log has one order: a commit that a standby has confirmed confirms every commit before it. So nobody's own
+transaction waits. Whoever needs to know writes a mark afterwards and waits for that, and all who ask
+meanwhile share the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from psycopg.errors import Diagnostic
+
+from cells.ports import LeaseLost
+from cells.records import Unconfirmed
+from cells.store.base import StoreBase
+from cells.store.database import Connection, Database, fetch_one, run
+
+#: How long a standby may take (seconds).
+CONFIRM_SECONDS = 3.0
+_CANCEL_SECONDS = 5.0
+#: What PostgreSQL says of a commit whose wait was ended: it is there, and nobody else may have it.
+_NOT_WAITED_FOR = "canceling wait for synchronous replication"
+
+
+class Confirmation(StoreBase):
+    """`confirm`."""
+
+    _leased: bool  # whether the cell has sites in several regions
+
+    def __init__(self, database: Database, *, cell_name: str) -> None:
+        super().__init__(database, cell_name=cell_name)
+        self._confirming: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+
+    async def confirm(self) -> None:
+        """See `ports.Store.confirm`."""
+        if not self._leased:
+            return
+        if self._next is None:
+            self._next = asyncio.create_task(self._after(self._confirming))
+        await asyncio.shield(self._next)
+
+    async def _after(self, running: asyncio.Task[None] | None) -> None:
+        """A mark that is written after this call of everybody who waits for it."""
+        if running is not None:
+            await asyncio.wait({running})
+        self._confirming, self._next = self._next, None
+        async with self._database.transaction() as connection:
+            await self._mark(connection)
+
+    async def _mark(self, connection: Connection) -> None:
+        said: list[str] = []
+
+        def hear(notice: Diagnostic) -> None:
+            said.append(notice.message_primary or "")
+
+        connection.add_notice_handler(hear)
+        try:
+            await run(connection, "confirm_waits")
+            if await fetch_one(connection, "confirm_mark") is None:
+                raise LeaseLost("the lease of this cell has ended")
+            # Neither a timeout of statements nor a client that leaves ends this wait; a cancel does.
+            commit = asyncio.ensure_future(connection.commit())
+            done, _ = await asyncio.wait({commit}, timeout=CONFIRM_SECONDS)
+            if not done:
+                await connection.cancel_safe(timeout=_CANCEL_SECONDS)
+            await commit
+        finally:
+            connection.remove_notice_handler(hear)
+        if any(text.startswith(_NOT_WAITED_FOR) for text in said):
+            raise Unconfirmed(f"no other region has confirmed it within {CONFIRM_SECONDS:.0f} s")
