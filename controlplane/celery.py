@@ -141,6 +141,11 @@ app.conf.update(
             "schedule": 3600.0,
             "options": {"expires": 3600},
         },
+        "hold invoices against what they were made from": {
+            "task": "billing.invoices.tasks.check_invoices",
+            "schedule": 86_400.0,
+            "options": {"expires": 86_400},
+        },
         "finalise invoices that were reviewed": {
             "task": "billing.invoices.tasks.finalize_reviewed",
             "schedule": 3600.0,

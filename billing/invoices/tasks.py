@@ -12,7 +12,7 @@ from django.conf import settings
 
 from billing.charging.machine import InvoiceState
 from billing.hooks import BILLING
-from billing.invoices import drafting, settling
+from billing.invoices import checking, drafting, settling
 from billing.invoices.models import Invoice
 from billing.pricing.many import Rated, rated
 from billing.running import going_on
@@ -53,6 +53,12 @@ def _draft(tenants: Sequence[uuid.UUID], month: date) -> int:
             )  # fmt: skip
             made += found is not None
     return made
+
+
+@shared_task(name="billing.invoices.tasks.check_invoices")
+def check_invoices() -> int:
+    """Rates the invoices of the last months again; how many are not what they were."""
+    return checking.check_numbered(datetime.now(UTC) - _LOOKS_BACK)
 
 
 @shared_task(name="billing.invoices.tasks.finalize_reviewed")

@@ -18,7 +18,7 @@ from billing.charging.charge import TAX
 from billing.charging.machine import CREDITABLE, InvoiceState, allowed
 from billing.charging.money import quantize
 from billing.ids import INVOICE, decode
-from billing.invoices import settling
+from billing.invoices import checking, settling
 from billing.invoices.drafting import open_draft, payable, stored_lines
 from billing.invoices.lines import described, unit_price
 from billing.invoices.models import Invoice
@@ -200,6 +200,7 @@ def bill(request: HttpRequest, invoice_id: str) -> HttpResponse:
         lines=lines,
         notes=found.credit_notes.order_by("sequence"),
         at_stripe=getattr(found, "stripe", None),
+        agrees=checking.agrees(found) if found.number else None,
         moves=moves_of(found, settings.BILLING_DUE_DAYS),
         creditable=InvoiceState(found.state) in CREDITABLE and any(each["left"] for each in lines),
         unpriced=found.basis.get("unpriced", ()),

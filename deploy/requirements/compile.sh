@@ -15,3 +15,9 @@ compile --constraint "$requirements/server.txt" --extra server --extra test --ou
 printf 'ministack\n' | .venv/bin/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
     --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
     --output-file "$requirements/aws-standin.txt" -
+# So has the FOCUS validator, which needs Python 3.12 and binaries built for an older numpy.
+if python3.12 -m piptools --version >/dev/null 2>&1; then
+    printf 'focus_validator\npyarrow<21\n' | python3.12 -m piptools compile --quiet --generate-hashes --strip-extras \
+        --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
+        --output-file "$requirements/focus-validator.txt" -
+fi

@@ -1,6 +1,7 @@
 """meters-exact: two cells under load while hosts are killed (-9), a second shipper with a wrong clock
-joins, the control plane goes away and comes back, cells' epochs are raised in mid-minute, and all that was
-shipped is sent again, and once with other figures. The ledger's sums are what ended, exactly."""
+joins, the control plane goes away and comes back, cells' epochs are raised and a tenant moves to the other
+cell in mid-minute, and all that was shipped is sent again, and once with other figures. The ledger's sums are
+what ended, exactly."""
 
 from __future__ import annotations
 
@@ -20,10 +21,11 @@ import msgspec
 import psycopg
 
 from cells.contract import Caller, MeterRecord, Metric, Scope, body_hash, sign_request
-from cells.domain.ids import TENANT, encode
+from cells.domain.ids import TENANT, decode, encode
 from deploy import children
 from deploy.home import ROOT
 from deploy.ports import Reservation
+from tests.inhabited import operator_api
 from tests.proofs.crash import a_tenant_on_each_cell
 from tests.recorder import Recorder
 from tests.stack import Stack
@@ -85,6 +87,7 @@ def run(stack: Stack, target: Recorder, *, jobs: int, workflows: int) -> dict[st
                 stack.kill(f"cell-{cells[n % len(cells)]}", signal.SIGKILL)
                 epochs += _raise_epoch(stack, cells[n % len(cells)])
             stack.start("django")
+            moved = _move(stack, str(stack.info["tenant_id"]), cells)
             list(pool.map(flow, range(workflows // 2, workflows)))
         eventually_sync(lambda: _ended(stack) >= (jobs, workflows), timeout=120)
     wanted = _recorded(stack)
@@ -100,7 +103,8 @@ def run(stack: Stack, target: Recorder, *, jobs: int, workflows: int) -> dict[st
         and all(set(words) == {"identical"} for words in again.values())
         and all(set(words) == {"conflict"} for words in false.values())
         and len({host for _, host in _writers(stack)}) > len(cells)
-        and epochs == 4,
+        and epochs == 4
+        and _counted_on(stack, str(stack.info["tenant_id"])) == set(cells),
         "job_runs": sum(wanted["job_runs"].values()),
         "run_attempts": sum(wanted["run_attempts"].values()),
         "workflow_steps": sum(wanted["workflow_steps"].values()),
@@ -109,6 +113,7 @@ def run(stack: Stack, target: Recorder, *, jobs: int, workflows: int) -> dict[st
         "records_sent_again": sum(len(words) for words in again.values()),
         "contradictions_refused": sum(words.count("conflict") for words in false.values()),
         "epochs_and_incarnations": len(_writers(stack)),
+        "moved_under_load_in_seconds": moved,
     }
 
 
@@ -152,6 +157,32 @@ def _raise_epoch(stack: Stack, cell: str) -> int:
         return connection.execute("UPDATE cell SET epoch = epoch + 1").rowcount
 
 
+def _move(stack: Stack, tenant: str, cells: list[str]) -> float:
+    """The tenant goes to the other cell while its jobs run; how long that took."""
+    operator, began = operator_api(stack), time.monotonic()
+    home = operator.get(f"/v1/admin/tenants/{tenant}")["placement"]["cell"]
+    (other,) = set(cells) - {home}
+    move = operator.call(
+        "POST", "/v1/admin/moves", {"tenant_id": tenant, "cell": other, "reason": "a proof"}, expect=(202,)
+    )["move_id"]
+    eventually_sync(
+        lambda: operator.get(f"/v1/admin/moves/{move}")["state"] in ("CLEANUP", "DONE"), timeout=180
+    )
+    return round(time.monotonic() - began, 1)
+
+
+def _counted_on(stack: Stack, tenant: str) -> set[str]:
+    """The cells that the ledger has runs of a tenant from."""
+    with _control(stack) as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT cell FROM billing_meter_record WHERE tenant_id = %s AND metric = 'run_attempts'",
+            [decode(TENANT, tenant)],
+        ).fetchall()
+    return {cell for (cell,) in rows}
+
+
+#: Whoever moved away has left rows behind, which are the new cell's now.
+_HERE = "tenant_id IN (SELECT tenant_id FROM tenants WHERE state <> 'MOVED')"
 Sums = dict[str, dict[str, int]]
 
 
@@ -161,14 +192,15 @@ def _recorded(stack: Stack) -> Sums:
     for cell in stack.info["cells"]:
         with stack.database(cell) as connection:
             for tenant, runs, attempts in connection.execute(
-                "SELECT tenant_id, count(*) FILTER (WHERE kind = 0 AND finished_at IS NOT NULL"
+                "SELECT tenant_id, count(*) FILTER (WHERE kind = 0 AND finished_at IS NOT NULL"  # noqa: S608
                 " AND state <> 'SKIPPED' AND ordinal >= 0), sum(jsonb_array_length(attempts))"
-                " FROM runs GROUP BY 1"
+                f" FROM runs WHERE {_HERE} GROUP BY 1"
             ):
                 found["job_runs"][str(tenant)] = runs
                 found["run_attempts"][str(tenant)] = attempts
             for tenant, steps in connection.execute(
-                "SELECT tenant_id, count(*) FROM workflow_events WHERE type = 'ACTIVITY_COMPLETED' GROUP BY 1"
+                "SELECT tenant_id, count(*) FROM workflow_events"  # noqa: S608
+                f" WHERE type = 'ACTIVITY_COMPLETED' AND {_HERE} GROUP BY 1"
             ):
                 found["workflow_steps"][str(tenant)] = steps
     return {metric: {t: n for t, n in sums.items() if n} for metric, sums in found.items()}
@@ -179,9 +211,10 @@ def _ended(stack: Stack) -> tuple[int, int]:
     for cell in stack.info["cells"]:
         with stack.database(cell) as connection:
             row = connection.execute(
-                "SELECT"
-                " (SELECT count(*) FROM runs WHERE kind = 0 AND finished_at IS NOT NULL AND ordinal >= 0),"
-                " (SELECT count(*) FROM workflows WHERE closed_at IS NOT NULL)"
+                "SELECT"  # noqa: S608
+                " (SELECT count(*) FROM runs WHERE kind = 0 AND finished_at IS NOT NULL AND ordinal >= 0"
+                f" AND {_HERE}),"
+                f" (SELECT count(*) FROM workflows WHERE closed_at IS NOT NULL AND {_HERE})"
             ).fetchone()
             assert row is not None
             runs, flows = runs + row[0], flows + row[1]

@@ -283,3 +283,29 @@ def test_rating_again_changes_nothing(
     random.shuffle(uses)
     assert charge(NOVEMBER, uses, books[::-1]) == first
     assert sum(line.part.consumed for line in first.lines if line.part) == sum(q for _, q in days)
+
+
+def test_the_most_specific_price_wins_whoever_gave_it() -> None:
+    """A policy's own price stands above one for any policy; of the same policy a contract's above the
+    book's, and a later contract's above an earlier one's."""
+
+    def at(amount: int) -> Price:
+        return Price(model=Unit(amount=Decimal(amount)))
+
+    def promise(amount: int, policy: str, start: date = START) -> Override:
+        return Override(effective_from=start, prices={("job_runs", policy): at(amount)})
+
+    listed = Book(
+        name="2026", currency="USD", effective_from=START, prices={("job_runs", "*"): at(9),
+        ("job_runs", "STRICT"): at(20)},
+    )  # fmt: skip
+    earlier = START - timedelta(days=30)
+    for promised, wanted in (
+        ([], {"HOME_ASYNC": 9, "STRICT": 20}),
+        ([promise(5, "*")], {"HOME_ASYNC": 5, "STRICT": 20}),
+        ([promise(7, "STRICT")], {"HOME_ASYNC": 9, "STRICT": 7}),
+        ([promise(7, "STRICT", earlier), promise(5, "*")], {"HOME_ASYNC": 5, "STRICT": 7}),
+        ([promise(7, "STRICT", earlier), promise(6, "STRICT")], {"HOME_ASYNC": 9, "STRICT": 6}),
+    ):
+        found = charge(NOVEMBER, [used(1, policy=p) for p in wanted], [listed], overrides=promised)
+        assert {line.region_policy: line.amount for line in found.lines} == wanted

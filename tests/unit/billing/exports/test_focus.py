@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -255,21 +252,3 @@ def test_missing_columns_wrong_sums_and_second_parents_are_found() -> None:
 def test_texts_in_another_format_are_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=name):
         parsed({name: text})
-
-
-def test_the_official_validator_agrees(tmp_path: Path) -> None:
-    if importlib.util.find_spec("focus_validator") is None:
-        pytest.skip("focus_validator is not installed (it needs Python 3.12): only our own checker ran")
-    made = month(Price(model=Unit(amount=Decimal(1), per=MILLION)), MILLION, 2 * MILLION)
-    data = written(made.rows(), tmp_path, Format.CSV).rename(tmp_path / "focus.csv")
-    command = [
-        sys.executable,
-        "-m",
-        "focus_validator.main",
-        "--data-file",
-        str(data),
-        "--validate-version",
-        "1.2",
-    ]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
