@@ -1,5 +1,5 @@
 """Holds numbered invoices against what they were made from: usage, books and contracts as they are stored
-now. All of that is kept as it was, so that a difference is a fault of ours, or of somebody at the database."""
+now. All of that is kept as it was: a difference is a fault of ours, or of somebody at the database."""
 
 from __future__ import annotations
 
