@@ -21,7 +21,8 @@ _NAME = re.compile(r"[a-z_:][a-z0-9_:]*")
 def _declared() -> dict[str, set[str]]:
     """Every metric of a cell and of the control plane, as Prometheus sees it, with its labels."""
     found: dict[str, set[str]] = {}
-    for file in [*(_ROOT / "cells").rglob("*.py"), _ROOT / "controlplane" / "operations.py"]:
+    others = [_ROOT / "controlplane" / "operations.py", _ROOT / "controlplane" / "regions" / "pages.py"]
+    for file in [*(_ROOT / "cells").rglob("*.py"), *others]:
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
                 continue
