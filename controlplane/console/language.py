@@ -58,7 +58,20 @@ def drawn() -> SafeString:
     """The text as HTML, without its title, which the page has. It is ours: nobody else writes into it."""
     parser = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Page).enable("table")
     tokens = parser.parse(language())[3:]
+    columns: list[str] = []
+    column = 0
     for opening, inside in pairwise(tokens):
-        if opening.type == "heading_open":
-            opening.attrSet("id", re.sub(r"[^a-z]+", "-", inside.content.lower()).strip("-"))
+        match opening.type:
+            case "heading_open":
+                opening.attrSet("id", re.sub(r"[^a-z]+", "-", inside.content.lower()).strip("-"))
+            case "thead_open":
+                columns = []
+            case "th_open":
+                columns.append(inside.content)
+            case "tr_open":
+                column = 0
+            case "td_open":
+                # A narrow screen has no heads over columns.
+                opening.attrSet("data-label", columns[column])
+                column += 1
     return mark_safe(parser.renderer.render(tokens, parser.options, {}))  # noqa: S308

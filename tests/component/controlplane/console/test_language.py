@@ -25,6 +25,7 @@ def test_the_language_of_definitions_is_a_page_that_others_point_to(cell: Cell, 
         "workflow: order",
         "compensate_with: refund",
         '<th scope="col">what it does</th>',
+        '<td data-label="what it does">waits that long</td>',
         "when: ${signals.picked_up.payload.by != &quot;customer&quot;}",
     ):
         assert text in page
