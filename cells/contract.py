@@ -8,6 +8,7 @@ and the meter record. Pure: no I/O, no clock; the time is passed in.
 from __future__ import annotations
 
 import enum
+import functools
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
@@ -279,7 +280,19 @@ def _digest(
             body,
         )
     )
-    return hmac.new(secret, content.encode(), hashlib.sha256).hexdigest()
+    inner, outer = (half.copy() for half in _halves(secret))
+    inner.update(content.encode())
+    outer.update(inner.digest())
+    return outer.hexdigest()
+
+
+@functools.lru_cache(maxsize=256)
+def _halves(secret: bytes) -> tuple[hashlib._Hash, hashlib._Hash]:
+    """HMAC-SHA256 (RFC 2104) under a key as far as it is the same for all texts: OpenSSL's own begins anew
+    each time, which takes three times as long, twice for every request that passes a router."""
+    key = hashlib.sha256(secret).digest() if len(secret) > 64 else secret
+    key = key.ljust(64, b"\0")
+    return hashlib.sha256(bytes(b ^ 0x36 for b in key)), hashlib.sha256(bytes(b ^ 0x5C for b in key))
 
 
 def sign_request(

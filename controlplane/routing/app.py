@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
+import random
 import re
 import time
 from collections.abc import Callable, MutableMapping
@@ -41,6 +41,8 @@ Scope = MutableMapping[str, Any]
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _DOTS = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
+#: Names of requests must differ; nobody gains anything by guessing one.
+_RANDOM = random.Random()
 #: A client that waits longer than this is watched, so that its leaving is passed on (seconds).
 _WATCH_AFTER_S = 0.25
 
@@ -311,7 +313,7 @@ def _request_id(headers: Headers) -> str:
     for name, value in headers:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return value.decode()
-    return "req_" + os.urandom(12).hex()
+    return f"req_{_RANDOM.getrandbits(96):024x}"
 
 
 async def _refuse(refusal: Refusal, request_id: str, send: Send, extra: Headers) -> None:

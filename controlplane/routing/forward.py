@@ -8,14 +8,10 @@ leaves the router. While a tenant is being handed over its requests wait a momen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
-
-import aiohttp
-from yarl import URL
 
 from cells.contract import STANDBY_HEADER, Caller, ErrorCode, sign_request
 from controlplane.addresses import Turns
@@ -26,6 +22,7 @@ from controlplane.routing.metrics import Metrics
 from controlplane.routing.pulse import Pulse, Silent
 from controlplane.routing.refusal import Refusal, unavailable, unknown
 from controlplane.routing.table import HANDOFF_STATES, Cell, Plane, Table, Tenant
+from controlplane.routing.upstream import Answer, Broken, NotConnected, TooSlow, Upstream
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -42,13 +39,12 @@ _LOOK_AGAIN_S = 0.1
 _REFRESH_S = 2.0
 #: Longer than the longest poll (30 s): `pulse` notices hosts that hang, this is for one that answers
 #: questions and forgot the request (seconds).
-_ANSWER_S = 75.0
+ANSWER_S = 75.0
 #: When to try again where nothing answers (seconds).
 _SILENT_AGAIN_S = 2.0
 #: Answers up to this size are read whole and sent in one piece (bytes).
 _SMALL = 64 * 1024
 
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=2.0, sock_read=_ANSWER_S)
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 _HOP_BY_HOP = frozenset(
     {
@@ -79,7 +75,6 @@ _OURS = frozenset(
 _PREFIX = b"x-clockhouse-"
 #: What may stand unescaped in a path (RFC 3986).
 _PATH_SAFE = "/-._~!$&'()*+,;=:@"
-_AUTOMATIC = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 
 
 class ClientGone(Exception):
@@ -207,7 +202,7 @@ class Forwarder:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        upstream: Upstream,
         feed: Feed,
         control: ControlPlane,
         metrics: Metrics,
@@ -215,7 +210,7 @@ class Forwarder:
         *,
         now_ms: Callable[[], int],
     ) -> None:
-        self._session = session
+        self._upstream = upstream
         self._pulse = pulse
         self._feed = feed
         self._control = control
@@ -234,16 +229,20 @@ class Forwarder:
             way = await self._way(principal, plane, request.target)
             if not untried or of != (way.kid, way.url):
                 untried, of = self._answering(way.url), (way.kid, way.url)
-            way = replace(way, url=untried.pop(0))
+            address = untried.pop(0)
             try:
-                async with self._open(request, way) as answer:
+                async with self._pulse.awaited(address):
+                    answer = await self._send(request, way, address)
+                try:
                     if answer.status != 421:
                         await _stream(answer, request.method, send, extra)
                         return answer.status
                     await answer.read()
-                    elsewhere = STANDBY_HEADER in answer.headers
+                    elsewhere = answer.says(STANDBY_HEADER)
+                finally:
+                    answer.close()
                 if elsewhere and untried:
-                    self._turns.refused(way.url)
+                    self._turns.refused(address)
                     continue
                 if repeated and elsewhere:
                     raise unavailable(
@@ -253,9 +252,9 @@ class Forwarder:
                     raise unavailable("This tenant is being moved. Retry in a moment.", retry_after_s=2)
                 untried = []
                 await self._refresh()
-            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            except NotConnected:
                 # Nothing was sent: another process of the cell may take it.
-                self._turns.refused(way.url)
+                self._turns.refused(address)
                 if untried:
                     continue
                 raise unavailable("The part of Clockhouse that answers this is away. Retry soon.") from None
@@ -266,9 +265,9 @@ class Forwarder:
                 if not request.idempotent:
                     raise unknown(silent, status=504) from None
                 raise unavailable(f"{silent} Asking again is safe.", retry_after_s=_SILENT_AGAIN_S) from None
-            except (aiohttp.ServerTimeoutError, TimeoutError):
+            except TooSlow:
                 raise unknown("No answer in time.", status=504) from None
-            except (aiohttp.ClientError, OSError):
+            except Broken:
                 # A kept connection may have been closed just as we wrote to it.
                 if repeated or not request.idempotent:
                     raise unknown("The connection broke.", status=502) from None
@@ -286,15 +285,7 @@ class Forwarder:
             )
         return found
 
-    @asynccontextmanager
-    async def _open(self, request: Request, way: Way) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer, once its head is there. Raises `Silent` if what is behind the address hangs."""
-        async with self._pulse.awaited(way.url):
-            answer = await self._send(request, way)
-        async with answer:
-            yield answer
-
-    async def _send(self, request: Request, way: Way) -> aiohttp.ClientResponse:
+    async def _send(self, request: Request, way: Way, address: str) -> Answer:
         signed = sign_request(
             kid=way.kid,
             secret=way.secret,
@@ -303,20 +294,10 @@ class Forwarder:
             target=way.target,
             caller=way.caller,
         )
-        return await self._session.request(
-            request.method,
-            URL(way.url + way.target, encoded=True),
-            headers=[
-                *request.headers,
-                *signed.items(),
-                ("X-Request-Id", request.request_id),
-                *((("X-Forwarded-For", request.client),) if request.client else ()),
-            ],
-            data=request.body or None,
-            allow_redirects=False,
-            timeout=_TIMEOUT,
-            skip_auto_headers=_AUTOMATIC,
-        )
+        headers = [*request.headers, *signed.items(), ("X-Request-Id", request.request_id)]
+        if request.client:
+            headers.append(("X-Forwarded-For", request.client))
+        return await self._upstream.ask(address, request.method, way.target, headers, request.body)
 
     async def _way(self, principal: Principal, plane: Plane, target: str) -> Way:
         table = self._feed.table
@@ -369,8 +350,8 @@ def _caller(principal: Principal, epoch: int) -> Caller:
     return Caller(tenant_id=principal.tenant_id, actor=principal.actor, scopes=principal.scopes, epoch=epoch)
 
 
-async def _stream(answer: aiohttp.ClientResponse, method: str, send: Send, extra: Headers) -> None:
-    headers = answer_headers(answer.raw_headers)
+async def _stream(answer: Answer, method: str, send: Send, extra: Headers) -> None:
+    headers = answer_headers(answer.headers)
     headers += extra
     small = answer.content_length is not None and answer.content_length <= _SMALL
     whole = await answer.read() if small or method == "HEAD" else None
@@ -379,9 +360,9 @@ async def _stream(answer: aiohttp.ClientResponse, method: str, send: Send, extra
         await send({"type": "http.response.body", "body": whole})
         return
     try:
-        async for chunk in answer.content.iter_any():
+        async for chunk in answer.parts():
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    except (aiohttp.ClientError, TimeoutError, OSError) as fault:
+    except (Broken, TooSlow) as fault:
         raise BrokenAnswer(repr(fault)) from fault
     await send({"type": "http.response.body", "body": b""})
 

@@ -22,21 +22,17 @@ from controlplane.routing.app import Router
 from controlplane.routing.control import ControlPlane
 from controlplane.routing.disk import occupy
 from controlplane.routing.feed import Feed
-from controlplane.routing.forward import Forwarder
+from controlplane.routing.forward import ANSWER_S, Forwarder
 from controlplane.routing.limits import Limiter
 from controlplane.routing.meter import Meter
 from controlplane.routing.metrics import Metrics
 from controlplane.routing.pulse import Pulse
 from controlplane.routing.settings import Settings
 from controlplane.routing.spans import Spans
+from controlplane.routing.upstream import KEEP_ALIVE_S, LARGEST_HEAD, Upstream
 from controlplane.routing.used import LastUsed
 
 log = logging.getLogger(__name__)
-
-#: Below the five seconds after which common servers close an idle connection (seconds).
-_KEEP_ALIVE_S = 3.0
-#: A request's head may have this size (bytes); a larger one is answered 431.
-_LARGEST_HEAD = 64 * 1024
 
 
 def now_ms() -> int:
@@ -50,13 +46,13 @@ async def serve(settings: Settings) -> None:
         stack.enter_context(occupy(settings.data_dir))
         session = await stack.enter_async_context(
             aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                max_line_size=_LARGEST_HEAD,
-                max_field_size=_LARGEST_HEAD,
             )
         )
+        upstream = Upstream(silence_s=ANSWER_S)
+        stack.push_async_callback(upstream.close)
         control = ControlPlane(session, settings.feed_url, settings.key, now_ms=now_ms)
         feed = Feed(control, settings.data_dir, now_ms=now_ms)
         limiter = Limiter(
@@ -83,7 +79,7 @@ async def serve(settings: Settings) -> None:
         router = Router(
             feed=feed,
             limiter=limiter,
-            forwarder=Forwarder(session, feed, control, metrics, pulse, now_ms=now_ms),
+            forwarder=Forwarder(upstream, feed, control, metrics, pulse, now_ms=now_ms),
             meter=meter,
             used=used,
             acts=acts,
@@ -111,7 +107,8 @@ async def _run(
         interface=Interfaces.ASGINL,
         websockets=False,
         backlog=1024,
-        http1_settings=HTTP1Settings(max_buffer_size=_LARGEST_HEAD),
+        # A larger head is answered 431.
+        http1_settings=HTTP1Settings(max_buffer_size=LARGEST_HEAD),
         log_enabled=False,
     )
     asked, stop = asyncio.Event(), asyncio.Event()
