@@ -176,11 +176,16 @@ class SchedulingStore(Protocol):
         then could run a second time."""
         ...
 
-    async def tzdata_version(self) -> str | None:
-        """The time-zone data that stored instants were computed with; None: nobody has said."""
+    async def tzdata_version(self) -> tuple[str | None, bool]:
+        """The time-zone data that stored instants were computed with (None: nobody has said), and whether
+        a tenant is sealed: its jobs can be written only when it is back or gone."""
         ...
 
-    async def set_tzdata_version(self, version: str) -> None: ...
+    async def set_tzdata_version(self, version: str) -> bool:
+        """Remember that all stored instants follow this data. False where a tenant is sealed just then:
+        the walk may have passed it over."""
+        ...
+
     async def retime_page(
         self,
         *,

@@ -77,14 +77,17 @@ class Rescheduling:
 
     async def follow_zones(self, stop: asyncio.Event) -> bool:
         """Bring stored instants to this process's time-zone data, page by page. Begun anew after a
-        crash: what has moved already stays. False if it was stopped first."""
-        stored = await self._store.tzdata_version()
+        crash: what has moved already stays. False if it was stopped first, or has to wait for a tenant that
+        is sealed and may yet come back."""
+        stored, sealed = await self._store.tzdata_version()
         if stored is not None and stored > TZDATA_VERSION:
             log.warning("stored instants are of newer time-zone data", stored=stored, here=TZDATA_VERSION)
             return True
         if stored == TZDATA_VERSION:
             return True
         moved, after = 0, None
+        if sealed:
+            return False
         if stored is not None:
             log.info("time-zone data has changed", stored=stored, here=TZDATA_VERSION)
             while True:
@@ -97,7 +100,8 @@ class Rescheduling:
                 moved += len(page.added)
                 if after is None:
                     break
-        await self._store.set_tzdata_version(TZDATA_VERSION)
+        if not await self._store.set_tzdata_version(TZDATA_VERSION):
+            return False
         log.info("stored instants follow the time-zone data", version=TZDATA_VERSION, moved=moved)
         return True
 

@@ -61,16 +61,16 @@ class _Move:
 class Retiming(StoreBase):
     """Moved timers, as in `scheduling.SchedulingStore`."""
 
-    async def tzdata_version(self) -> str | None:
+    async def tzdata_version(self) -> tuple[str | None, bool]:
         """See `scheduling.SchedulingStore.tzdata_version`."""
         async with self._database.transaction() as connection:
-            row = await fetch_one(connection, "cell_tzdata")
-        return None if row is None else row[0]
+            version, sealed = await fetch_row(connection, "cell_tzdata")
+        return version, sealed
 
-    async def set_tzdata_version(self, version: str) -> None:
-        """Every stored instant is of this version now."""
+    async def set_tzdata_version(self, version: str) -> bool:
+        """See `scheduling.SchedulingStore.set_tzdata_version`."""
         async with self._database.transaction() as connection:
-            await run(connection, "cell_set_tzdata", {"version": version})
+            return await fetch_one(connection, "cell_set_tzdata", {"version": version}) is not None
 
     async def retime_page(
         self,

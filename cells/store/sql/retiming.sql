@@ -1,13 +1,16 @@
 -- name: cell_tzdata
--- The time-zone data that stored instants were computed with.
-SELECT tzdata_version FROM cell;
+-- The time-zone data that stored instants were computed with, and whether a tenant (any tenant_id) is sealed:
+-- its timers can be moved only once it is known where it lives.
+SELECT tzdata_version, EXISTS (SELECT FROM tenants WHERE state = 'SEALED') FROM cell;
 
 -- name: cell_set_tzdata
--- All stored instants were computed with this time-zone data.
-UPDATE cell SET tzdata_version = %(version)s;
+-- All stored instants were computed with this time-zone data, unless a tenant (any tenant_id) is sealed: the walk
+-- may have passed it over.
+UPDATE cell SET tzdata_version = %(version)s WHERE NOT EXISTS (SELECT FROM tenants WHERE state = 'SEALED')
+RETURNING true;
 
 -- name: retime_page
--- A page of waiting jobs (any tenant_id that is active here) with their definitions, in the order of their keys.
+-- A page of waiting jobs (any tenant_id) with their definitions, in the order of their keys.
 SELECT j.tenant_id, t.ownership_epoch, j.job_id, j.version, j.state, j.priority, j.shard, j.offset_ms, j.next_run_at,
        j.due_at, v.definition
 FROM (SELECT * FROM jobs
@@ -19,13 +22,14 @@ JOIN job_versions v ON v.tenant_id = j.tenant_id AND v.job_id = j.job_id AND v.v
 ORDER BY j.tenant_id, j.job_id;
 
 -- name: retime_jobs
--- Jobs (tenant_id, job) of active tenants that still wait for an instant wait for another one.
+-- Jobs (tenant_id, job) of tenants that live here, also of those that may not run now, wait for another instant
+-- where they still wait for the one that is told.
 UPDATE jobs j SET next_run_at = m.next_run_at, due_at = CASE WHEN j.due_at IS NOT NULL THEN m.due_at END, delay_ms = 0
 FROM unnest(%(tenants)s::uuid[], %(jobs)s::uuid[], %(versions)s::int[], %(olds)s::timestamptz[], %(nexts)s::timestamptz[],
             %(dues)s::timestamptz[]) WITH ORDINALITY AS m (tenant_id, job_id, version, waited_for, next_run_at, due_at, i),
      tenants t
 WHERE j.tenant_id = m.tenant_id AND j.job_id = m.job_id AND j.version = m.version AND j.next_run_at = m.waited_for
-  AND j.state IN ('ACTIVE', 'PAUSED') AND t.tenant_id = m.tenant_id AND t.state = 'ACTIVE'
+  AND j.state IN ('ACTIVE', 'PAUSED') AND t.tenant_id = m.tenant_id AND t.state IN ('ACTIVE', 'SUSPENDED', 'BARRIER')
 RETURNING m.i::int;
 
 -- name: lengthen_page

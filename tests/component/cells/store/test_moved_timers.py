@@ -244,6 +244,25 @@ async def test_other_time_zone_data_moves_what_lies_ahead(world: World) -> None:
     assert list(again.added) == []
 
 
+@pytest.mark.parametrize("state", ["SUSPENDED", "BARRIER", "SEALED"])
+async def test_it_moves_timers_of_tenants_that_may_not_run_now(world: World, state: str) -> None:
+    """They may again, and then at the right instant. Whose seal is being settled is waited for."""
+    right = datetime(2027, 1, 15, 17, 0, tzinfo=UTC)
+    schedule = Schedule(type=ScheduleType.CRON, cron="0 12 * * *", time_zone="America/New_York")
+    job = new_job(right - HOUR, definition(schedule=schedule))
+    await world.create(job)
+    await world.sql.execute("UPDATE tenants SET state = %s WHERE tenant_id = %s", (state, world.a.tenant_id))
+    before, _ = await world.store.tzdata_version()
+    page, _ = await world.store.retime_page(
+        after=None, limit=100, old_version="2000a", host_id=world.host_id, now=now()
+    )
+    here = state != "SEALED"
+    assert len(page.added) == here
+    assert (await world.job(job)).next_run_at == (right if here else right - HOUR)
+    assert await world.store.set_tzdata_version("2000b") is here
+    assert await world.store.tzdata_version() == (("2000b", False) if here else (before, True))
+
+
 # --- windows -------------------------------------------------------------------------------
 async def test_low_windows_grow_and_nothing_else_moves(world: World) -> None:
     at = (now() + timedelta(minutes=10)).replace(microsecond=0)
