@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +27,7 @@ LATE_MS = 2_000
 _PRIORITIES = ("CRITICAL", "HIGH", "DEFAULT", "LOW")
 _SETTABLE = {CellState.OPEN: "Open", CellState.CORDONED: "Cordon", CellState.RETIRED: "Retire"}
 
-_LENGTHEN = ("from", "until", "extra_seconds", "tenant", "reason")
+_LENGTHEN = ("from", "until", "extra_seconds", "tenant", "reason", "form_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +148,7 @@ def one_cell(request: HttpRequest, name: str) -> HttpResponse:
         name,
         sight=sight(cell, now=now),
         stretch=[f"{now.astimezone(UTC) + timedelta(minutes=m):%Y-%m-%dT%H:%M}" for m in (1, 31)],
+        form_id=uuid.uuid4().hex,
         sites=cell.sites.all(),
         placements=placements,
         relocation=cell.relocations.filter(state__in=["RUNNING", "PAUSED"]).first(),
@@ -170,13 +172,15 @@ def lengthen(request: HttpRequest, name: str) -> HttpResponse:
             until=until,
             extra_seconds=int(extra),
             tenant=given["tenant"] or None,
+            form_id=given["form_id"] or None,
             actor=operator(request),
             reason=given["reason"],
         )
     except Refused as refused:
         messages.error(request, f"Windows were not lengthened: {refused}")
     else:
-        messages.success(request, f"{done['jobs']} LOW timers of {name} start later.")
+        once = " That was done already, and not a second time." if done.get("again") else ""
+        messages.success(request, f"{done['jobs']} LOW timers of {name} start later.{once}")
     return redirect("operators:cell", name)
 
 

@@ -34,6 +34,7 @@ def lengthen_windows(
     until: datetime,
     extra_seconds: int,
     tenant: str | None = None,
+    form_id: str | None = None,
     actor: Actor,
     reason: str,
 ) -> dict[str, Any]:
@@ -43,7 +44,8 @@ def lengthen_windows(
     event. Answers the `jobs` moved, each once. What is asked is in the audit log before the cell hears
     of it, and how many moved behind that, also when the cell did not answer to the end, for then more
     may have been done. Asked for the same before it is confirmed (at the same time, or after a failure or
-    a crash), it is the same operation, and moves nothing a second time.
+    a crash), it is the same operation, and moves nothing a second time. Nor does what comes from the same
+    form (`form_id`) a second time after it was done: it is answered as before, with `again`.
     """
     _check(since, until, extra_seconds, reason)
     found = Cell.objects.filter(pk=cell).first()
@@ -54,12 +56,18 @@ def lengthen_windows(
         only = Tenant.objects.filter(slug=tenant, placement__cell_id=cell).first()
         if only is None:
             raise invalid("/tenant", f"no tenant {tenant} lives on {cell}")
-    asked = {"from": _text(since), "until": _text(until), "extra_seconds": extra_seconds}
+    asked: dict[str, Any] = {"from": _text(since), "until": _text(until), "extra_seconds": extra_seconds}
     with transaction.atomic():
         Cell.objects.select_for_update().get(pk=cell)  # of two who ask at once, one finds the other's
+        if form_id:
+            asked["form_id"] = form_id
+            before = _done(cell, asked, only)
+            if before is not None:
+                return before | {"again": True}
         operation = _unfinished(cell, asked, only) or str(uuid.uuid4())
         _note(found, only, actor, reason, {**asked, "operation_id": operation, "error": _UNDER_WAY})
-    body = {**asked, "actor": actor.name, "operation_id": operation} | (
+    told = {name: value for name, value in asked.items() if name != "form_id"}
+    body = {**told, "actor": actor.name, "operation_id": operation} | (
         {"tenant_id": only.public_id} if only else {}
     )
     failed: CellUnreachable | None = None
@@ -93,10 +101,20 @@ def _note(cell: Cell, only: Tenant | None, actor: Actor, reason: str, after: dic
 
 def _unfinished(cell: str, asked: dict[str, Any], only: Tenant | None) -> str | None:
     """The id under which the same was asked for the last time, if the cell did not confirm that."""
+    after = _last(cell, {name: value for name, value in asked.items() if name != "form_id"}, only)
+    return str(after["operation_id"]) if "error" in after and "operation_id" in after else None
+
+
+def _done(cell: str, asked: dict[str, Any], only: Tenant | None) -> dict[str, Any] | None:
+    """What came of it, if the same form asked for the same before and the cell confirmed it."""
+    after = _last(cell, asked, only)
+    return {"jobs": after["jobs"]} if "jobs" in after and "error" not in after else None
+
+
+def _last(cell: str, asked: dict[str, Any], only: Tenant | None) -> dict[str, Any]:
     of = {"action": _ACTION, "subject": cell, "tenant_id": only.id if only else None}
     last = AuditEvent.objects.filter(**of, after__contains=asked).order_by("-id").first()
-    after = dict(last.after or {}) if last is not None else {}
-    return str(after["operation_id"]) if "error" in after and "operation_id" in after else None
+    return dict(last.after or {}) if last is not None else {}
 
 
 def _check(since: datetime, until: datetime, extra_seconds: int, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -152,6 +153,32 @@ def test_low_windows_are_lengthened_and_it_is_recorded(client: Client) -> None:
     }
     assert (done.tenant_id, done.reason, done.after["jobs"]) == (tenant.id, "a stampede", 7)
     assert "503" in failed.after["error"]
+
+
+def test_a_form_that_is_sent_twice_lengthens_once(client: Client) -> None:
+    name = CellFactory.name.function()
+    with StandInCell(name, bytes(range(32))) as answering:
+        CellFactory(name=name, url=answering.url)
+        page = client.get(reverse("operators:cell", args=[name])).content.decode()
+        (form_id,) = re.findall(r'name="form_id" value="([0-9a-f]{32})"', page)
+        at = datetime.now(UTC) + timedelta(minutes=5)
+        form = {
+            "from": f"{at:%Y-%m-%dT%H:%M}",
+            "until": f"{at + timedelta(minutes=10):%Y-%m-%dT%H:%M}",
+            "extra_seconds": "600",
+            "reason": "a stampede",
+            "form_id": form_id,
+        }
+        url = reverse("operators:cell-lengthen", args=[name])
+        assert b"not a second time" not in client.post(url, form, follow=True).content
+        asked = len(answering.lengthened)
+        assert b"7 LOW timers" in (again := client.post(url, form, follow=True).content)
+        assert b"not a second time" in again
+        assert len(answering.lengthened) == asked
+        client.post(url, form | {"extra_seconds": "900"}, follow=True)
+        assert len(answering.lengthened) == 2 * asked
+    first, second = {each["operation_id"] for each in answering.lengthened}
+    assert first != second
 
 
 def test_lengthening_is_one_operation_until_it_is_confirmed(
