@@ -10,6 +10,10 @@
 -- More due than the budget is a backlog. It is taken oldest first, but beside it whatever became due
 -- since the wake before: a flood must not delay others' work by the time it takes to release it.
 local FRESH_PER_SHARD = 16
+-- Where more than the budget is due at one instant, all shards take turns, and so do tenants: a flood must not keep
+-- others waiting whose work is due with it. Members of one instant lie in the order of their tenants, so those of others
+-- than the first one's are found at the end.
+local OTHERS_PER_SHARD = 16
 local HELD_LOOKS = 256
 
 local now = tonumber(ARGV[1])
@@ -49,7 +53,8 @@ local function settle_head(p, shard, minute)
   end
 end
 
--- The latest time up to which no more than `room` members are due, but at least `oldest`.
+-- The latest time up to which no more than `room` members are due, and true; `oldest` and false where more are
+-- due at that very instant.
 local function cut(p, minute, shards, oldest, room)
   local function due(until_ms)
     local n = 0
@@ -59,14 +64,60 @@ local function cut(p, minute, shards, oldest, room)
     end
     return n
   end
-  if due(now) <= room then return now end
+  if due(now) <= room then return now, true end
   local low, high = oldest, now
-  if due(low) >= room then return low end
+  if due(low) > room then return low, false end
   while high - low > 1 do
     local middle = math.floor((low + high) / 2)
     if due(middle) <= room then low = middle else high = middle end
   end
-  return low
+  return low, true
+end
+
+-- Of what is due at an instant, some of the last tenants in order, if they are others than the first.
+local function take_others(p, shard, minute, groups, at_ms, first)
+  local flat = redis.call('ZREVRANGEBYSCORE', bucket(p, shard, minute), at_ms, at_ms,
+    'WITHSCORES', 'LIMIT', 0, 1)
+  if not flat[1] or tenant_of(flat[1]) == first then return end
+  flat = redis.call('ZREVRANGEBYSCORE', bucket(p, shard, minute), at_ms, at_ms,
+    'WITHSCORES', 'LIMIT', 0, OTHERS_PER_SHARD)
+  local others, names = {}, {}
+  for i = 1, #flat, 2 do
+    if tenant_of(flat[i]) == first then break end
+    others[#others + 1] = flat[i]
+    others[#others + 1] = flat[i + 1]
+    names[#names + 1] = flat[i]
+  end
+  group(groups, others)
+  redis.call('ZREM', bucket(p, shard, minute), unpack(names))
+end
+
+-- Take what is due up to then from a shard, `limit` at most: how many, and whose the first one is.
+local function take_from(p, shard, minute, groups, until_ms, limit)
+  local members = redis.call('ZRANGEBYSCORE', bucket(p, shard, minute), '-inf', until_ms,
+    'WITHSCORES', 'LIMIT', 0, limit)
+  local n = group(groups, members)
+  if n == 0 then return 0 end
+  redis.call('ZREMRANGEBYRANK', bucket(p, shard, minute), 0, n - 1)
+  return n, tenant_of(members[1])
+end
+
+-- Spend the budget on what is due at one instant, a few of each shard at a time, and beside it what other tenants
+-- have due with it. Another shard is the first one each time.
+local function take_turns(p, minute, shards, groups, at_ms)
+  local each, start, others, took = math.max(math.floor(budget / #shards), 1), now % #shards, true, 1
+  while budget > 0 and took > 0 do
+    took = 0
+    for i = 1, #shards do
+      local shard = shards[(start + i - 1) % #shards + 1]
+      local n, first = take_from(p, shard, minute, groups, at_ms, math.min(each, budget))
+      if n > 0 and others then take_others(p, shard, minute, groups, at_ms, first) end
+      settle_head(p, shard, minute)
+      took, budget = took + n, budget - n
+      if budget <= 0 then return end
+    end
+    others = false
+  end
 end
 
 -- Whether anything due is left in this minute.
@@ -81,12 +132,13 @@ local function take_oldest(p, minute, groups)
   end
   if not oldest then return false end
   oldest_taken = math.min(oldest_taken, oldest)
-  local until_ms = cut(p, minute, shards, oldest, budget)
+  local until_ms, whole = cut(p, minute, shards, oldest, budget)
+  if not whole then
+    take_turns(p, minute, shards, groups, until_ms)
+    return true
+  end
   for i, shard in ipairs(shards) do
-    local members = redis.call('ZRANGEBYSCORE', bucket(p, shard, minute), '-inf', until_ms,
-      'WITHSCORES', 'LIMIT', 0, budget)
-    local n = group(groups, members)
-    if n > 0 then redis.call('ZREMRANGEBYRANK', bucket(p, shard, minute), 0, n - 1) end
+    local n = take_from(p, shard, minute, groups, until_ms, budget)
     settle_head(p, shard, minute)
     budget = budget - n
     if budget <= 0 and i < #shards then return true end

@@ -179,6 +179,30 @@ async def test_a_flood_does_not_delay_what_becomes_due_meanwhile(
     assert [m.parent_id for m in await popped(queue, limit=2) if m.tenant_id == quiet] == [one.parent_id]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+async def test_a_flood_does_not_delay_what_is_due_with_it(
+    queue: ValkeyQueue, clock: SetClock, member: MakeMember, tenants: list[uuid.UUID], order: int
+) -> None:
+    """Most jobs are due at whole minutes: whoever has many of them takes turns with the others."""
+    now = clock.now_ms()
+    flood, *quiet = sorted(tenants)[::order]
+    await queue.put_rates(dict.fromkeys(tenants, 1_000_000))
+    await queue.add([member(now, tenant=flood, shard=n % SHARDS) for n in range(20_000)])
+    await queue.add(
+        [member(now, tenant=tenant, shard=shard) for tenant in quiet for shard in range(0, 250, 10)]
+    )
+    got: list[Member] = []
+    for wakes in range(3):
+        assert (await wake(queue, now + wakes, budget=500)).left
+        got += await popped(queue)
+    assert sum(m.tenant_id in quiet for m in got) == 50, "in the first wakes of forty"
+    left = True
+    while left:
+        left = (await wake(queue, now + 10, budget=500)).left
+        got += await popped(queue)
+    assert len({pack(m) for m in got}) == len(got) == 20_050
+
+
 async def test_quota_delays_in_order_and_drops_nothing(
     queue: ValkeyQueue, clock: SetClock, member: MakeMember, tenants: list[uuid.UUID]
 ) -> None:
