@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -29,6 +29,8 @@ from cells.workflow_ports import NewExecution, WorkflowRow
 
 #: Heartbeats and endings in one transaction at most; a bulk request may be as large by itself.
 _BEATS, _ENDINGS, _STARTS = 2000, 1000, 500
+#: Ids for which entropy is asked for at once.
+_DRAWN = 256
 
 
 class Host(Protocol):
@@ -71,6 +73,7 @@ class Services:
         self.traces = traces  # None: nobody collects spans
         self.transfers = transfers  # None: this cell takes no part in moves
         self.entropy = entropy
+        self._drawn: Iterator[bytes] = iter(())
         self.placements = Placements(store, clock, cell=settings.cell_name)
         self.targets = KnownTargets(store, clock)
         self.in_flight = InFlight()
@@ -134,4 +137,10 @@ class Services:
 
     def fresh_id(self) -> uuid.UUID:
         """A new id that sorts by time."""
-        return ids.fresh_id(now_ms=self.clock.now_ms(), entropy=self.entropy(10))
+        entropy = next(self._drawn, None)
+        if entropy is None:
+            # Many at once: of a batch's ids, asking for chance would be the dearest part.
+            drawn = self.entropy(10 * _DRAWN)
+            self._drawn = iter([drawn[i : i + 10] for i in range(0, len(drawn), 10)])
+            entropy = next(self._drawn)
+        return ids.fresh_id(now_ms=self.clock.now_ms(), entropy=entropy)
