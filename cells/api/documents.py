@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -40,7 +41,9 @@ def instant(value: datetime | None) -> str | None:
     if value is None:
         return None
     precision = "milliseconds" if value.microsecond >= 1000 else "seconds"
-    return value.astimezone(UTC).isoformat(timespec=precision)[: -len("+00:00")] + "Z"
+    if value.tzinfo is not UTC:
+        value = value.astimezone(UTC)
+    return value.isoformat(timespec=precision)[: -len("+00:00")] + "Z"
 
 
 def raw(json: bytes | None) -> msgspec.Raw | None:
@@ -246,6 +249,7 @@ def callback_document(row: RunRow) -> Document:
 def _attempt(attempt: Attempt, *, bodies_shown: bool) -> Document:
     shown: Document = {
         "number": attempt.number,
+        "series": attempt.series,
         "epoch": attempt.epoch,
         "outcome": attempt.outcome,
         "claimed_at": attempt.claimed_at,
@@ -267,12 +271,15 @@ def time_split(row: RunRow) -> Document:
     """Where a run's time went, in milliseconds; null for what has not happened (yet).
 
     The last four are those of its last attempt; what went by in earlier attempts and in
-    waiting between them is `retries_ms`.
+    waiting between them is `retries_ms`, but for what it lay in the dead-letter queue.
     """
     ready = _ready_at(row)
+    dead = _dead_letter_ms(row)
+    retries = _ms(row.due_at, ready)
     return {
         "window_ms": _ms(row.key.scheduled_for, row.due_at),
-        "retries_ms": _ms(row.due_at, ready),
+        "retries_ms": retries if retries is None else max(0, retries - (dead or 0)),
+        "dead_letter_ms": dead,
         "quota_ms": _ms(ready, row.released_at),
         "queue_ms": _ms(row.released_at, row.claimed_at),
         "slot_ms": _ms(row.claimed_at, row.started_at),
@@ -286,7 +293,28 @@ def _ready_at(row: RunRow) -> datetime:
     if not earlier:
         return row.due_at
     last = earlier[-1]
-    return max(row.due_at, _parsed(last.finished_at) + timedelta(milliseconds=last.retry_in_ms or 0))
+    ended = _parsed(last.finished_at)
+    if last.series < row.series:
+        # It was redriven: until then it waited for people, and no quota held it.
+        return max(row.due_at, ended, row.released_at or ended)
+    return max(row.due_at, ended + timedelta(milliseconds=last.retry_in_ms or 0))
+
+
+def _dead_letter_ms(row: RunRow) -> int | None:
+    """Between the end of a series of attempts and the release of the next one, all of them together."""
+    if row.series == 1 or not row.attempts:
+        return None
+    total = 0
+    released = row.released_at  # of the last claim
+    for before, after in pairwise(row.attempts):
+        if before.series < after.series:
+            ended, claimed = _parsed(before.finished_at), _parsed(after.claimed_at)
+            known = released is not None and ended <= released <= claimed
+            total += _ms(ended, released if known else claimed) or 0
+    last = row.attempts[-1]
+    if last.series < row.series:
+        total += _ms(_parsed(last.finished_at), released) or 0
+    return total
 
 
 def _last_end(attempts: Sequence[Attempt], started: datetime | None) -> datetime | None:

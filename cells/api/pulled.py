@@ -102,6 +102,7 @@ def ending_completion(run: PulledRun, ending: Ending, *, finished_ms: int, rand:
             error=error,
             body=body,
             retry_in_ms=wait_ms,
+            series=claim.series,
         ),
         timer_at=None if wait_ms is None else _instant(finished_ms + wait_ms),
         reason=reason,

@@ -66,6 +66,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None  # `timeout`, `connection refused`, ...
     body: str | None = None  # of the answer, cut at 4 KiB
     retry_in_ms: int | None = None  # what was waited before the next attempt
+    series: int = 1  # attempts count anew in each: a redrive begins another
 
 
 #: The timer of a run that waits for something else than a time (for a place of its concurrency key).

@@ -116,6 +116,7 @@ def completion_of(
             error=answer.error,
             body=body,
             retry_in_ms=wait_ms,
+            series=claim.series,
         ),
         timer_at=None if wait_ms is None else instant(finished_ms + wait_ms),
         reason=reason,

@@ -166,6 +166,7 @@ def completion_of(end: JobEnd) -> Completion:
             host="",
             error=error,
             body=None if end.result is None else end.result.decode(),
+            series=end.series,
         ),
         reason=error,
         fingerprint=fault,

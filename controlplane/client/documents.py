@@ -106,6 +106,7 @@ class Attempt(Document):
     status: int | None  # HTTP status
     error: str | None
     retry_in_ms: int | None
+    series: int | None = None  # `number` counts from 1 in each: a redrive begins another
     body: str | None = None
     body_hidden: bool = False
 
@@ -120,6 +121,7 @@ class TimeSplit(Document):
     queue_ms: int | None
     slot_ms: int | None
     run_ms: int | None
+    dead_letter_ms: int | None = None
 
 
 #: States in which a run stays.

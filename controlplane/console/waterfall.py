@@ -17,7 +17,7 @@ _THINNEST = 0.35
 class Piece:
     """One stretch: what it was, and where it lies (percent)."""
 
-    part: str  # queue, slot, run, retries
+    part: str  # queue, slot, run, retries, dead_letter
     look: str  # how a call ended; empty for waits
     title: str
     begin: datetime
@@ -30,7 +30,7 @@ class Piece:
 class Row:
     """One attempt."""
 
-    number: int
+    number: int  # within its series
     pieces: tuple[Piece, ...]
     running: bool
     took: str
@@ -69,13 +69,16 @@ def waterfall(run: Mapping[str, Any], now: datetime) -> Waterfall | None:
 def _ended(attempts: Sequence[Mapping[str, Any]], due: datetime) -> list[Row]:
     rows = []
     ready = due
+    series = 1
     for attempt in attempts:
         finished = parse(attempt["finished_at"])
         if finished is None:
             continue
         claimed = parse(attempt["claimed_at"]) or finished
         started = parse(attempt["started_at"])
-        pieces = _waits(ready, claimed, started or finished)
+        redriven = attempt.get("series", 1) > series
+        series = attempt.get("series", 1)
+        pieces = _waits(ready, claimed, started or finished, redriven=redriven)
         again = attempt.get("retry_in_ms") is not None
         outcome = "TERMINAL" if attempt["outcome"] == "RETRYABLE" and not again else attempt["outcome"]
         word, look, _ = STATES.get(outcome, (outcome, "mute", ""))
@@ -95,16 +98,20 @@ def _under_way(run: Mapping[str, Any], rows: Sequence[Row], due: datetime, now: 
     if run["state"] != "RUNNING" or claimed is None:
         return None
     ready = max([due, *(piece.end for row in rows for piece in row.pieces)])
-    pieces = _waits(min(ready, claimed), claimed, started or now)
+    last = run["attempts"][-1] if run["attempts"] else {}
+    redriven = bool(last) and (run.get("series") or 1) > last.get("series", 1)
+    pieces = _waits(min(ready, claimed), claimed, started or now, redriven=redriven)
     if started is not None:
         pieces.append(_piece("run", started, max(now, started), "Call, under way", "live"))
     took = duration((now - claimed) / timedelta(milliseconds=1))
     return Row(number=run["attempt"], pieces=tuple(pieces), running=True, took=took)
 
 
-def _waits(ready: datetime, claimed: datetime, started: datetime) -> list[Piece]:
+def _waits(ready: datetime, claimed: datetime, started: datetime, *, redriven: bool) -> list[Piece]:
     found = []
-    if claimed > ready:
+    if claimed > ready and redriven:
+        found.append(_piece("dead_letter", ready, claimed, "Among the dead letters, until it was redriven"))
+    elif claimed > ready:
         found.append(_piece("queue", ready, claimed, "Quota and queue"))
     if started > claimed:
         found.append(_piece("slot", claimed, started, "Waited for a slot at the target"))

@@ -42,6 +42,7 @@ STATES: dict[str, tuple[str, str, str]] = {
 PARTS: dict[str, tuple[str, str]] = {
     "window": ("Window", "spread on purpose, inside the dispatch window"),
     "retries": ("Retries", "earlier attempts and the waits between them"),
+    "dead_letter": ("Dead letter", "lay among the dead letters until it was redriven"),
     "quota": ("Quota", "waited for a quota: of runs per second, or of running runs"),
     "queue": ("Queue", "waited for an executor or a worker"),
     "slot": ("Slot", "waited for a slot at the target"),

@@ -15,7 +15,8 @@ from cells.domain.run import AttemptOutcome, RunState
 class Attempt(Shape):
     """One try."""
 
-    number: int
+    number: int = Field(description="Within its series: each redrive begins a new one at 1.")
+    series: int = Field(description="1, and one more for each time that the run was redriven.")
     epoch: int
     outcome: AttemptOutcome
     claimed_at: datetime
@@ -34,6 +35,9 @@ class TimeSplit(Shape):
 
     window_ms: int | None = Field(description="Spread on purpose, inside the dispatch window.")
     retries_ms: int | None = Field(description="Earlier attempts, and the waits between them.")
+    dead_letter_ms: int | None = Field(
+        description="Lay in the dead-letter queue until it was redriven; null where it never was."
+    )
     quota_ms: int | None = Field(description="Waited for the tenant's job_runs_per_second.")
     queue_ms: int | None = Field(description="Waited for an executor.")
     slot_ms: int | None = Field(description="Waited for a slot at the target.")

@@ -125,7 +125,7 @@ SET state = lost.becomes, deaths = r.deaths + 1, attempt = greatest(r.attempt - 
     finished_at = CASE WHEN lost.becomes <> 'RETRY_WAIT' THEN clock_timestamp() END,
     reason = CASE lost.becomes WHEN 'FAILED' THEN 'poison' WHEN 'UNKNOWN' THEN 'lost with its holder' END,
     attempts = r.attempts || jsonb_build_object(
-        'number', r.attempt, 'epoch', r.epoch, 'outcome', 'LOST', 'host', lost.name,
+        'number', r.attempt, 'series', r.series, 'epoch', r.epoch, 'outcome', 'LOST', 'host', lost.name,
         'error', CASE WHEN r.task_queue IS NULL THEN 'executor lost' ELSE 'worker lost' END,
         'claimed_at', to_char(r.claimed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
         'finished_at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))

@@ -224,7 +224,9 @@ def run_card(run: Run, now: datetime) -> RenderableType:
     attempts = table("attempt", "outcome", "status", "started", "host", "error", right=("status",))
     for attempt in run.attempts:
         attempts.add_row(
-            str(attempt.number),
+            str(attempt.number)
+            if (attempt.series or 1) == 1
+            else f"{attempt.number} of series {attempt.series}",
             _text(attempt.outcome),
             _text(attempt.status),
             moment(attempt.started_at, now),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cells.api.building import epoch_ms, merged
-from cells.api.documents import instant, time_split
+from cells.api.documents import instant, run_document, time_split
 from cells.api.stats import quantile
 from cells.domain.ids import RunKey
 from cells.domain.run import Attempt, AttemptOutcome, RunState
@@ -81,7 +81,8 @@ def attempt(number: int, claimed: int, finished: int, retry_in_ms: int | None = 
 def test_where_the_time_of_one_attempt_went() -> None:
     done = run(attempts=[attempt(1, 1130, 1200)])
     assert time_split(done) == {
-        "window_ms": 1000, "retries_ms": 0, "quota_ms": 100, "queue_ms": 30, "slot_ms": 5, "run_ms": 65,
+        "window_ms": 1000, "retries_ms": 0, "dead_letter_ms": None, "quota_ms": 100, "queue_ms": 30,
+        "slot_ms": 5, "run_ms": 65,
     }  # fmt: skip
 
 
@@ -95,8 +96,31 @@ def test_where_the_time_of_a_retried_run_went() -> None:
         finished_at=at(1900),
     )
     assert time_split(done) == {
-        "window_ms": 1000, "retries_ms": 700, "quota_ms": 20, "queue_ms": 80, "slot_ms": 1, "run_ms": 99,
+        "window_ms": 1000, "retries_ms": 700, "dead_letter_ms": None, "quota_ms": 20, "queue_ms": 80,
+        "slot_ms": 1, "run_ms": 99,
     }  # fmt: skip
+
+
+def test_what_a_redriven_run_lay_dead_is_no_quotas_fault() -> None:
+    """Its attempts are those of two series; each counts from 1."""
+    first = [attempt(1, 1130, 1200, retry_in_ms=500), attempt(2, 1800, 1900)]
+    waits = run(
+        series=2, attempt=0, state=RunState.DUE, attempts=first, released_at=at(1720), finished_at=None
+    )
+    assert time_split(waits)["dead_letter_ms"] == 0, "nobody has looked at it yet"
+    times = {"released_at": at(91_900), "claimed_at": at(91_930), "started_at": at(91_931)}
+    again: dict[str, Any] = {"series": 2, **times}
+    under_way = run(attempts=first, state=RunState.RUNNING, finished_at=None, **again)
+    expected = {
+        "window_ms": 1000, "retries_ms": 900, "dead_letter_ms": 90_000, "quota_ms": 0, "queue_ms": 30,
+        "slot_ms": 1,
+    }  # fmt: skip
+    assert time_split(under_way) == expected | {"run_ms": None}
+    ended = msgspec.structs.replace(attempt(1, 91_930, 91_950), series=2)
+    done = run(attempts=[*first, ended], finished_at=at(91_950), **again)
+    assert time_split(done) == expected | {"run_ms": 19}
+    shown = run_document(done, bodies_shown=False)["attempts"]
+    assert [(one["series"], one["number"]) for one in shown] == [(1, 1), (1, 2), (2, 1)]
 
 
 def test_what_has_not_happened_has_no_time() -> None:
