@@ -25,8 +25,7 @@ class RecentRun(Document):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job(Document):
-    """A job. `schedule`, `target` and `retry_policy` are as the API shows them, and may be sent back.
-    `payload` is None where it is not shown (`payload_hidden`) as well as where there is none."""
+    """A job. `schedule`, `target` and `retry_policy` are as the API shows them, and may be sent back."""
 
     job_id: str
     status: str  # SCHEDULED, PAUSED, CANCELLED, COMPLETED
@@ -40,7 +39,7 @@ class Job(Document):
     name: str | None
     tags: Sequence[str] = ()
     headers: Mapping[str, Any] = field(default_factory=dict)
-    payload: Any = None
+    payload: Any = None  # None where it is not shown (`payload_hidden`), too
     payload_hidden: bool = False
     retry_policy: Mapping[str, Any] = field(default_factory=dict)
     priority: str = "DEFAULT"
