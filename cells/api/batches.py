@@ -131,8 +131,11 @@ class _Alike(NamedTuple):
     definition: JobDefinition
     target: TargetIn
     state: JobState
+    window_seconds: int | None  # as it was asked for
 
 
+#: Members of a job, each with its text.
+_Written = tuple[tuple[str, bytes], ...]
 _OWN = frozenset(_Names.model_fields)
 _NAMELESS = _Names()
 
@@ -147,8 +150,10 @@ class _Batch:
         self._planner = scheduling.Planner(call.tenant.config, self._now)
         self._targets = building.TargetFinder(call)
         self._traceparent = call.traceparent
-        #: Jobs as they are apart from what is each one's own, by how they were written.
-        self._alike: dict[tuple[tuple[str, bytes], ...], _Alike] = {}
+        #: Jobs as they are apart from what is each one's own, by how they were written: with their schedules,
+        #: and the first one of those that differ in nothing else.
+        self._alike: dict[_Written, _Alike] = {}
+        self._first_alike: dict[_Written, _Alike] = {}
 
     async def read(self, place: int, raw: bytes) -> NewJob:
         """One job, ready to be written; a `Problem` with everything that is wrong with it."""
@@ -184,11 +189,17 @@ class _Batch:
 
     async def _read_alike(self, fields: Fields) -> tuple[_Alike, _Names]:
         """Everything but the payload. Of jobs that were written alike, but for their names, the first one is
-        read, and the others are the same; where a name is wrong, all of it is read, and all faults told."""
+        read, and the others are the same; of those that differ in nothing else but their schedules, the
+        schedules are read. Where anything is wrong, all of it is read, and all faults told."""
         call = self._call
         own = {name: fields[name] for name in _OWN if name in fields}
         rest = tuple((name, bytes(raw)) for name, raw in fields.items() if name not in own)
+        others = tuple(member for member in rest if member[0] != "schedule")
         known = self._alike.get(rest)
+        if known is None:
+            known = await self._rescheduled(others, fields)
+            if known is not None:
+                self._alike[rest] = known
         if known is not None:
             try:
                 return known, _Names.model_validate_json(_encode(own)) if own else _NAMELESS
@@ -202,9 +213,28 @@ class _Batch:
             schedule=lambda: self._planner.schedule(call, written, given.schedule),
             target=lambda: self._targets.find(given.target, given.headers),
         )
-        found = _Alike(definition, given.target, building.first_state(given))
-        self._alike[rest] = found
+        found = _Alike(definition, given.target, building.first_state(given), given.dispatch_window_seconds)
+        self._alike[rest] = self._first_alike[others] = found
         return found, _Names(name=given.name, key=given.key)
+
+    async def _rescheduled(self, others: _Written, fields: Fields) -> _Alike | None:
+        """A job that differs from one that was read in nothing but its schedule; None where there is none, or
+        something is wrong with the schedule."""
+        like, written = self._first_alike.get(others), fields.get("schedule")
+        if like is None or written is None:
+            return None
+        given = scheduling.read_schedule(bytes(written))
+        if given is None:
+            return None
+        try:
+            schedule = await self._planner.schedule(self._call, bytes(written), given)
+        except Problem:
+            return None
+        window = building.window_seconds(like.window_seconds, schedule, self._call.tenant.config)
+        definition = msgspec.structs.replace(
+            like.definition, schedule=schedule, dispatch_window_seconds=window
+        )
+        return like._replace(definition=definition)
 
     def _key(self, place: int, fields: Fields) -> str | None:
         raw = fields.pop("idempotency_key", None)

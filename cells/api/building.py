@@ -180,7 +180,7 @@ def to_definition(
             max_backoff_seconds=retry.max_backoff_seconds,
         ),
         priority=Priority[given.priority],
-        dispatch_window_seconds=_window_seconds(given.dispatch_window_seconds, schedule, config),
+        dispatch_window_seconds=window_seconds(given.dispatch_window_seconds, schedule, config),
         misfire_policy=given.misfire_policy,
         misfire_grace_seconds=given.misfire_grace_seconds,
         overlap_policy=given.overlap_policy,
@@ -210,7 +210,8 @@ def check_delivery(given: JobIn, policy: str) -> None:
         raise invalid([body_fault("/delivery", detail)])
 
 
-def _window_seconds(requested: int | None, schedule: Schedule, config: TenantConfig) -> int:
+def window_seconds(requested: int | None, schedule: Schedule, config: TenantConfig) -> int:
+    """The window of a job: what was asked for, or the tenant's default for such a schedule."""
     if schedule.type is ScheduleType.NOW:
         return 0
     if requested is not None:

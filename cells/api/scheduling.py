@@ -24,6 +24,14 @@ from cells.ports import TenantConfig
 _schedule: TypeAdapter[ScheduleIn] = TypeAdapter(ScheduleIn)
 
 
+def read_schedule(raw: bytes) -> ScheduleIn | None:
+    """A schedule as it was written; None if it is none."""
+    try:
+        return _schedule.validate_json(raw)
+    except ValidationError:
+        return None
+
+
 def to_schedule(given: ScheduleIn) -> Schedule:
     """The schedule as the domain knows it, unchecked. What EventBridge writes as `rate(...)` and
     `at(...)` is a RATE and a ONCE. Raises `ScheduleError` where such a text cannot be read."""

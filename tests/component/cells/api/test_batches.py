@@ -167,3 +167,32 @@ async def test_jobs_that_are_alike_keep_what_is_their_own(running: Cell) -> None
         (None, None, "SCHEDULED", {"n": 3}),
         ("fifth", None, "PAUSED", None),
     ]
+
+
+async def test_jobs_that_differ_in_their_schedules_only_are_as_if_each_came_alone(running: Cell) -> None:
+    api = running.api
+    await api.target(target_id=TARGET)
+    schedules: list[Any] = [
+        {"type": "ONCE", "run_at": "2099-01-01T00:00:00Z"},
+        {"type": "ONCE", "run_at": "2099-01-02T00:00:00", "time_zone": "Europe/Berlin"},
+        {"type": "CRON", "cron": "0 8 * * *", "time_zone": "UTC"},
+        {"type": "RATE", "every_seconds": 60},
+        {"type": "NOW"},
+        {"type": "CRON", "cron": "61 * * * *", "time_zone": "UTC"},
+        {"type": "CRON", "cron": "0 8 * * *", "time_zone": "UTC", "calendar": "cal_none"},
+        {"type": "NEVER"},
+        {"type": "ONCE", "run_at": "2099-01-03T00:00:00Z", "more": 1},
+        None,
+    ]
+    for more in ({}, {"dispatch_window_seconds": 600, "tags": ["x"]}, {"dispatch_window_seconds": 0}):
+        jobs = [hourly(**more, schedule=schedule) for schedule in schedules]
+        results = (await send(api, *jobs))["results"]
+        for job, result in zip(jobs, results, strict=True):
+            (alone,) = (await send(api, job))["results"]
+            assert result["status"] == alone["status"], job
+            if result["status"] != 201:
+                assert result["problem"]["errors"] == alone["problem"]["errors"]
+                continue
+            together, single = [await api.get(f"/v1/jobs/{each['job_id']}") for each in (result, alone)]
+            for name in ("schedule", "dispatch_window_seconds", "tags", "target", "priority"):
+                assert together[name] == single[name], job
