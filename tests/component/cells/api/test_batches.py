@@ -187,12 +187,12 @@ async def test_jobs_that_differ_in_their_schedules_only_are_as_if_each_came_alon
     for more in ({}, {"dispatch_window_seconds": 600, "tags": ["x"]}, {"dispatch_window_seconds": 0}):
         jobs = [hourly(**more, schedule=schedule) for schedule in schedules]
         results = (await send(api, *jobs))["results"]
-        for job, result in zip(jobs, results, strict=True):
-            (alone,) = (await send(api, job))["results"]
-            assert result["status"] == alone["status"], job
+        for sent, result in zip(jobs, results, strict=True):
+            (alone,) = (await send(api, sent))["results"]
+            assert result["status"] == alone["status"], sent
             if result["status"] != 201:
                 assert result["problem"]["errors"] == alone["problem"]["errors"]
                 continue
             together, single = [await api.get(f"/v1/jobs/{each['job_id']}") for each in (result, alone)]
             for name in ("schedule", "dispatch_window_seconds", "tags", "target", "priority"):
-                assert together[name] == single[name], job
+                assert together[name] == single[name], sent
