@@ -14,6 +14,7 @@ from cells.execution.yielding import (
     OTHERS_SECONDS,
     QUICK_SECONDS,
     START,
+    STEP_SECONDS,
     VERY_LATE_SECONDS,
     Share,
     Yielding,
@@ -142,6 +143,34 @@ async def test_a_class_that_several_tenants_share_gives_way_to_itself() -> None:
     clock.passed += OTHERS_SECONDS
     yielding.look(late=VERY_LATE_SECONDS * 2)
     assert _bounds(lanes) == {"CRITICAL": 64, "HIGH": 64, "DEFAULT": 64, "LOW": 64}
+
+
+async def test_calls_that_wait_for_slow_targets_keep_their_slots() -> None:
+    gate = asyncio.Event()
+
+    async def slow(_: Work) -> None:
+        await gate.wait()
+
+    lanes = {priority: Lane(priority, 64, slow) for priority in Priority}
+    clock = Stepped()
+    yielding = Yielding(lanes, clock)
+    for priority in (Priority.CRITICAL, Priority.LOW):
+        for _ in range(4):
+            lanes[priority].put(work(lanes[priority], TARGET))
+    await eventually(lambda: lanes[Priority.LOW].running == 4)
+    for _ in range(30):
+        clock.passed += STEP_SECONDS
+        yielding.look(late=2 * LATE_SECONDS)
+    assert _bounds(lanes) == {"CRITICAL": 64, "HIGH": 64, "DEFAULT": 4, "LOW": 64}
+    gate.set()
+    await eventually(lambda: lanes[Priority.LOW].finished == 4)
+    clock.passed += STEP_SECONDS
+    lanes[Priority.LOW].begun += 100
+    lanes[Priority.LOW].running = 30
+    yielding.look(late=2 * LATE_SECONDS)
+    assert _bounds(lanes)["LOW"] == 4
+    for lane in lanes.values():
+        await lane.close()
 
 
 def _bounds(lanes: dict[Priority, Lane]) -> dict[str, int]:
