@@ -139,7 +139,7 @@ def once() -> Mapping[str, float]:
 
 
 BENCH = Bench(
-    name="batches",
+    name="batches-cell",
     title=f"job creations in batches of {BATCH} through the API's application, {SENDERS} at a time",
     topology="application and client in one process, PostgreSQL with fsync beside it",
     once=once,
