@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 
 import aiohttp
+import psutil
 import pytest
 from aiohttp import web
 
@@ -54,6 +55,12 @@ async def host() -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
     reserved.release()
 
 
+async def suspend(process: asyncio.subprocess.Process) -> None:
+    """And wait until it is: its other threads go on until the first one has heard of it."""
+    process.send_signal(signal.SIGSTOP)
+    await eventually(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+
+
 async def test_a_suspended_host_is_answered_for_and_taken_back(
     world: World, host: tuple[str, asyncio.subprocess.Process]
 ) -> None:
@@ -65,7 +72,7 @@ async def test_a_suspended_host_is_answered_for_and_taken_back(
         return (await world.call("GET", "/v1/jobs")).status == 204
 
     await eventually(answered)
-    process.send_signal(signal.SIGSTOP)
+    await suspend(process)
     first = [world.call("GET", "/v1/jobs"), world.call("POST", "/v1/task-queues/q/tasks:poll", data=b"{}")]
     read, sent = await asyncio.wait_for(asyncio.gather(*first), 40)
     assert (read.status, read.headers["Retry-After"]) == (503, "2")
