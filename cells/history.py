@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from cells.domain.ids import RunKey
 from cells.insight import FoundRuns, RunFilter
 from cells.records import RunRow
-from cells.workflow_ports import StoredEvent, WorkflowRow
+from cells.workflow_ports import FoundWorkflows, StoredEvent, WorkflowFilter, WorkflowRow
 
 #: What the lake keeps of a run, in this order; `attempts` is JSON (`domain.run.Attempt`).
 COLUMNS = (
@@ -173,6 +173,21 @@ class History(Protocol):
         self, tenant_id: uuid.UUID, workflow_id: str, run_id: uuid.UUID | None
     ) -> WorkflowRow | None:
         """The latest execution of a workflow id that is in the lake only, or a certain one."""
+        ...
+
+    async def newest_workflows_day(self) -> date | None:
+        """The last day on which executions were closed that are in the lake only."""
+        ...
+
+    async def list_workflows(
+        self,
+        tenant_id: uuid.UUID,
+        where: WorkflowFilter,
+        *,
+        after: tuple[datetime, uuid.UUID] | None,
+        limit: int,
+    ) -> FoundWorkflows:
+        """The latest start first, as `WorkflowStore.list_workflows`. `reached`: time was up."""
         ...
 
     async def workflow_history(

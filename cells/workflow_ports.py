@@ -64,6 +64,7 @@ class WorkflowRow:
     closed_at: datetime | None
     result: bytes | None
     error: str | None
+    previous: WorkflowRow | None = None  # of one that a start has just begun: which had the id before
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +81,7 @@ class NewExecution:
     events: Sequence[tuple[str, int, bytes]]  # type, epoch ms, data
     signals: Sequence[bytes] = ()  # to be recorded next
     follows: uuid.UUID | None = None  # the execution that goes on in it: they are one chain
+    reuse: bool = True  # of the id, once whatever had it is closed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,9 +108,10 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewActivity:
-    """A run of a step. The instant is the second in which it was scheduled."""
+    """A run of a step. The instant is the second in which it was scheduled; it is due then, or later."""
 
     at_ms: int
+    due_ms: int
     seq: int
     version: int
     spec: JobDefinition
@@ -137,9 +140,7 @@ class Turn:
     successor: NewExecution | None = None  # of the same workflow id
     told: list[tuple[uuid.UUID, str, bytes]] = field(default_factory=list)  # run, kind, data
     told_ids: list[tuple[str, str, bytes]] = field(default_factory=list)  # workflow id, kind, data
-    forwarded: list[tuple[str, bytes]] = field(
-        default_factory=list
-    )  # kind, data: to who goes on in its place
+    forwarded: list[tuple[str, bytes]] = field(default_factory=list)  # kind, data: to who goes on instead
     unsure: bool = False  # it undoes what may not have happened
     ends_run: RunKey | None = None  # of the job that waits for it
     letters: list[tuple[int, int, str, str]] = field(default_factory=list)  # at, seq, step, error
@@ -309,8 +310,7 @@ class WorkflowStore(PullStore, Protocol):
     ) -> Signalled | None:
         """Put a signal into the inbox, once per `signal_id`; what the history will say of it is
         settled by then. `Conflict` where the id came with something else, or the history is full,
-        `SignalsWait` where too many wait;
-        None: no such workflow."""
+        `SignalsWait` where too many wait; None: no such workflow."""
         ...
 
     async def tell_workflow(
@@ -358,9 +358,11 @@ class WorkflowStore(PullStore, Protocol):
         but_not: Sequence[uuid.UUID],
         limit: int,
         host_id: int,
+        anew: bool = True,
     ) -> Stepped:
         """One transaction: lock executions that are due, let the planner decide, write events, runs,
-        children, pointers. What cannot be decided or written is put off, and keeps nothing else up."""
+        children, pointers. What cannot be decided or written is put off, and keeps nothing else up.
+        `anew`: look at all that waits; else from where the oldest was found the last time."""
         ...
 
     async def job_workflows_todo(self) -> tuple[bool, bool]:
@@ -386,7 +388,13 @@ class WorkflowStore(PullStore, Protocol):
         ...
 
     async def next_workflow_timer(
-        self, shards: Sequence[int], but_not: Sequence[uuid.UUID] = ()
+        self,
+        shards: Sequence[int],
+        but_not: Sequence[uuid.UUID] = (),
+        *,
+        within_ms: int = ...,
+        anew: bool = True,
     ) -> datetime | None:
-        """The earliest timer of some shards, of all active tenants but some."""
+        """The earliest timer of some shards, of all active tenants but some; None where there is none so
+        soon. `anew` as in `step_workflows`."""
         ...

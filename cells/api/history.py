@@ -1,4 +1,4 @@
-"""Runs of a tenant, wherever they are: in the store, or in the lake only."""
+"""Runs and workflows of a tenant, wherever they are: in the store, or in the lake only."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from cells.api.problems import unavailable
 from cells.api.routing import Call
 from cells.domain.ids import RunKey
 from cells.ports import FoundRuns, History, RunFilter, RunRow
+from cells.workflow_ports import FoundWorkflows, WorkflowFilter, WorkflowRow
 
 _DAY = timedelta(days=1)
+_Begun = tuple[datetime, uuid.UUID]
 
 
 async def find_run(call: Call, key: RunKey) -> RunRow | None:
@@ -65,3 +67,36 @@ def _merged(rows: Sequence[RunRow], older: Sequence[RunRow], reached: RunKey | N
 
 def _place(key: RunKey) -> tuple[datetime, uuid.UUID, int]:
     return key.scheduled_for, key.parent_id, key.ordinal
+
+
+async def find_workflows(
+    call: Call, where: WorkflowFilter, *, after: _Begun | None, limit: int
+) -> FoundWorkflows:
+    """A page of the caller's executions, as `WorkflowStore.list_workflows`. It may be short, even empty, and
+    have more behind it."""
+    found = await call.services.store.list_workflows(call.tenant_id, where, after=after, limit=limit)
+    history = call.services.history
+    newest = None if history is None else await history.newest_workflows_day()
+    if history is None or newest is None:
+        return found
+    end = datetime.combine(newest, time(), UTC) + _DAY
+    until = found.reached[0] if found.reached is not None else None
+    if until is None and len(found.rows) >= limit:
+        until = found.rows[-1].started_at
+    if until is not None and until >= end:
+        return found  # whatever is in the lake began earlier
+    try:
+        older = await history.list_workflows(call.tenant_id, where, after=after, limit=limit)
+    except TimeoutError as slow:
+        raise unavailable("The history takes too long to answer; ask for less of it.") from slow
+    reached = max((at for at in (found.reached, older.reached) if at is not None), default=None)
+    here = {row.run_id for row in found.rows}
+    rows = [*found.rows, *(row for row in older.rows if row.run_id not in here)]
+    if reached is not None:
+        rows = [row for row in rows if _begun(row) >= reached]
+    rows = sorted(rows, key=_begun, reverse=True)[:limit]
+    return FoundWorkflows(rows=rows, reached=reached if len(rows) < limit else None)
+
+
+def _begun(row: WorkflowRow) -> _Begun:
+    return row.started_at, row.run_id

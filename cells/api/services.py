@@ -15,6 +15,7 @@ from cells.api.endings import Ended, Endings, Said
 from cells.api.feed import QueueFeed
 from cells.api.group_commit import GroupCommit
 from cells.api.idempotency import InFlight
+from cells.api.known_definitions import KnownDefinitions
 from cells.api.known_targets import KnownTargets
 from cells.api.placements import Placements
 from cells.api.problems import Problem
@@ -78,8 +79,7 @@ class Services:
         self.targets = KnownTargets(store, clock)
         self.in_flight = InFlight()
         self.event_waiters: Counter[uuid.UUID] = Counter()
-        #: Region policies of registered definitions, which never change.
-        self.policies: dict[tuple[uuid.UUID, str, int], str] = {}
+        self.known_definitions = KnownDefinitions(store)
         self.trials: Counter[tuple[uuid.UUID, str]] = Counter()
         self.requests = metrics.histogram(
             "cell_api_request_seconds", "From the authenticated request to its answer", ("route", "method")

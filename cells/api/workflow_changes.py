@@ -44,12 +44,16 @@ async def signal_workflow(
     call: Call, workflow_id: WorkflowIdPath, signal: SignalName, body: SignalIn
 ) -> Response:
     """Send a signal, once per `signal_id`. Before anybody waits it is kept; after the timeout of its wait it
-    is recorded, changes nothing, and is answered as late."""
+    is recorded, changes nothing, and is answered as late. A name that no step of the definition waits for is
+    a 422 with the names there are."""
     if not _SIGNAL_NAME.fullmatch(signal):
         raise invalid(
             [body_fault("", "a signal's name has 1 to 64 letters, digits or _, and begins with no digit")]
         )
-    await present_workflow(call, workflow_id)
+    row = await present_workflow(call, workflow_id)
+    known = await call.services.known_definitions.find(call.tenant_id, row.definition, row.version)
+    if known is not None and known.signals is not None and signal not in known.signals:
+        raise invalid([body_fault("", _never(signal, row, known.signals))])
     taken = await call.services.store.signal_workflow(
         call.fence,
         workflow_id=workflow_id,
@@ -156,6 +160,12 @@ async def migrate_workflow(call: Call, workflow_id: WorkflowIdPath, body: Migrat
         raise _diverges(divergence)
     change = migration(definition, call.caller.actor, checked=len(events), run_id=row.run_id)
     return await _changed(call, workflow_id, change)
+
+
+def _never(signal: str, row: WorkflowRow, signals: frozenset[str]) -> str:
+    names = ", ".join(sorted(signals))
+    waits = f"its steps wait for {names}" if names else "its steps wait for no signal"
+    return f"no step of {row.definition} {row.version} waits for a signal {signal}; {waits}"
 
 
 async def _told(call: Call, workflow_id: str, kind: str, run_id: str | None, **data: str | None) -> Response:

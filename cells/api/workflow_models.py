@@ -42,6 +42,10 @@ class StartIn(Body):
     definition: DefinitionName
     version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="The newest by default.")
     input: JsonValue = None
+    id_reuse: Literal["ALLOW_CLOSED", "REJECT"] = Field(
+        default="ALLOW_CLOSED",
+        description="Whether another start may use the id of a workflow that is closed. REJECT: 409.",
+    )
 
 
 class SignalIn(Body):

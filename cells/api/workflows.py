@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from cells.api import pagination, shapes
 from cells.api.building import no_definition
-from cells.api.definitions import read_definition
+from cells.api.documents import Document, instant
+from cells.api.history import find_workflows
 from cells.api.problems import body_fault, conflict, invalid, not_found, too_large, unavailable
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.workflow_documents import (
@@ -59,22 +60,27 @@ WorkflowIdPath = Annotated[str, Path(description="The id its starter chose.", ex
 )
 async def start_workflow(call: Call, body: StartIn) -> Response:
     """Start a workflow. The same start again (id, definition, version as asked for, and input) answers the
-    workflow that it began; another start while one is open under the id is 409 WORKFLOW_ID_IN_USE."""
+    workflow that it began; another start while one is open under the id is 409 WORKFLOW_ID_IN_USE. Once that
+    one is closed another start begins another workflow under the id, unless `id_reuse` is REJECT: `previous`
+    tells which had it before."""
     services = call.services
     if len(call.raw_body) > INPUT_LIMIT:
         raise too_large(f"A start has at most {INPUT_LIMIT} bytes.")
     if body.workflow_id in RESERVED_IDS:
         raise invalid([body_fault("/workflow_id", "is the name of a report; choose another")])
-    version, policy = await _policy(call, body.definition, body.version)
+    known = await services.known_definitions.find(call.tenant_id, body.definition, body.version)
+    if known is None:
+        raise invalid([body_fault("/definition", no_definition(body.definition, body.version))])
     new = execution_of(
         run_id=ids.workflow_run_id(services.fresh_id()),
         workflow_id=body.workflow_id,
         definition=body.definition,
-        version=version,
-        region_policy=policy,
+        version=known.version,
+        region_policy=known.region_policy,
         given=body.input,
         hash_=input_hash(body.definition, body.version, body.input),
         at_ms=services.clock.now_ms(),
+        reuse=body.id_reuse == "ALLOW_CLOSED",
     )
     (begun,) = await services.starts.put([(call.fence, new)])
     if isinstance(begun, Exception):
@@ -87,22 +93,19 @@ async def start_workflow(call: Call, body: StartIn) -> Response:
         "home_region": services.settings.region,
         "definition": row.definition,
         "version": row.version,
+        "previous": _before(row.previous),
     }
     return answer(document, 201 if created else 200, {"Location": f"/v1/workflows/{row.workflow_id}"})
 
 
-async def _policy(call: Call, name: str, version: int | None) -> tuple[int, str]:
-    """The version that is meant, and its region policy; a 422 where there is none. Versions never change."""
-    known = call.services.policies
-    if version is not None and (policy := known.get((call.tenant_id, name, version))) is not None:
-        return version, policy
-    found = await call.services.store.get_definition(call.tenant_id, name, version)
-    if found is None:
-        raise invalid([body_fault("/definition", no_definition(name, version))])
-    key = call.tenant_id, name, found.version
-    if key not in known:
-        known[key] = read_definition(found.source, name, found.version).region_policy
-    return found.version, known[key]
+def _before(previous: WorkflowRow | None) -> Document | None:
+    if previous is None:
+        return None
+    return {
+        "run_id": ids.encode(ids.WORKFLOW_RUN, previous.run_id),
+        "status": previous.status,
+        "closed_at": instant(previous.closed_at),
+    }
 
 
 @routes.add(
@@ -112,11 +115,12 @@ async def _policy(call: Call, name: str, version: int | None) -> tuple[int, str]
     answers={200: ("Workflows, the latest start first.", shapes.WorkflowPage)},
 )
 async def list_workflows(call: Call, query: Annotated[WorkflowsQuery, Query()]) -> Response:
-    """List executions of workflows."""
+    """List executions of workflows; those too that are only in the history by now. A page may be short, even
+    empty, and have more behind it."""
     filters = {"status": query.status, "definition": query.definition, "prefix": query.prefix}
     place: _Place | None = pagination.read_cursor(query.cursor, "workflows", filters, _Place)
-    found = await call.services.store.list_workflows(
-        call.tenant_id,
+    found = await find_workflows(
+        call,
         WorkflowFilter(status=query.status, definition=query.definition, prefix=query.prefix),
         after=None if place is None else (pagination.read_instant(place[0]), place[1]),
         limit=query.limit + 1,

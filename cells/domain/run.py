@@ -67,10 +67,13 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: str | None = None  # of the answer, cut at 4 KiB
     retry_in_ms: int | None = None  # what was waited before the next attempt
     series: int = 1  # attempts count anew in each: a redrive begins another
+    sent: bool = True  # something may have reached the target: False only where certainly nothing did
 
 
 #: The timer of a run that waits for something else than a time (for a place of its concurrency key).
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
+#: The lease of a run that is called outlives its call's timeout by this much.
+LEASE_MARGIN_MS = 60_000
 #: Bodies of answers are cut here (bytes).
 BODY_LIMIT = 4096
 #: What a step of a workflow may answer (bytes): its workflow gets it whole.

@@ -117,6 +117,7 @@ def completion_of(
             body=body,
             retry_in_ms=wait_ms,
             series=claim.series,
+            sent=answer.reached,
         ),
         timer_at=None if wait_ms is None else instant(finished_ms + wait_ms),
         reason=reason,

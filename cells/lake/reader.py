@@ -19,7 +19,7 @@ from cells.lake.engine import Engine
 from cells.lake.files import LakeFiles
 from cells.lake.workflows import WorkflowReader
 from cells.ports import FoundRuns, RunFilter, RunRow, Store
-from cells.workflow_ports import StoredEvent, WorkflowRow
+from cells.workflow_ports import FoundWorkflows, StoredEvent, WorkflowFilter, WorkflowRow
 
 _DAY = timedelta(days=1)
 _LOWEST = uuid.UUID(int=0)
@@ -102,6 +102,19 @@ class LakeReader:
         self, tenant_id: uuid.UUID, workflow_id: str, run_id: uuid.UUID | None
     ) -> WorkflowRow | None:
         return await self._workflows.get_workflow(tenant_id, workflow_id, run_id)
+
+    async def newest_workflows_day(self) -> date | None:
+        return max((day for day, _ in await self._store.lake_workflow_files()), default=None)
+
+    async def list_workflows(
+        self,
+        tenant_id: uuid.UUID,
+        where: WorkflowFilter,
+        *,
+        after: tuple[datetime, uuid.UUID] | None,
+        limit: int,
+    ) -> FoundWorkflows:
+        return await self._workflows.list_workflows(tenant_id, where, after=after, limit=limit)
 
     async def workflow_history(
         self, tenant_id: uuid.UUID, row: WorkflowRow, *, after: int, limit: int

@@ -7,7 +7,7 @@ import tempfile
 import time as clock
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from cells.lake.engine import Engine
 from cells.lake.files import LakeFiles
 from cells.lake.writer import Place
 from cells.ports import Store
-from cells.workflow_ports import StoredEvent, WorkflowRow
+from cells.workflow_ports import FoundWorkflows, StoredEvent, WorkflowFilter, WorkflowRow
 
 #: Executions that leave together.
 PAGE = 2_000
@@ -116,6 +116,52 @@ class WorkflowReader:
                 return workflow_of(tenant_id, row)
         return None
 
+    async def list_workflows(
+        self,
+        tenant_id: uuid.UUID,
+        where: WorkflowFilter,
+        *,
+        after: tuple[datetime, uuid.UUID] | None,
+        limit: int,
+    ) -> FoundWorkflows:
+        """Executions, the latest start first. Files are by the day of the end, and whatever ended before a
+        day began before it: so what began since the earliest day that was looked at is all there."""
+        from cells.lake.workflow_files import workflow_of
+
+        until = clock.monotonic() + self._patience
+        days: defaultdict[date, list[LakeFile]] = defaultdict(list)
+        for day, file in await self._store.lake_workflow_files():
+            days[day].append(file)
+        wanted = {
+            "tenant": str(tenant_id),
+            "status": where.status,
+            "definition": where.definition,
+            "version": where.version,
+            "prefix": where.prefix,
+            "after_at": None if after is None else after[0],
+            "after_run": None if after is None else str(after[1]),
+            "limit": limit,
+        }
+        found: dict[uuid.UUID, WorkflowRow] = {}
+        since: datetime | None = None
+        for day in sorted(days, reverse=True):
+            left = until - clock.monotonic()
+            if left <= 0:
+                return _so_far(found, since, limit)
+            paths = await self._cache.paths(days[day])
+            try:
+                rows = await self._engine().ask("lake_workflow_list", paths, wanted, seconds=left)
+            except TimeoutError:
+                return _so_far(found, since, limit)
+            for row in rows:
+                execution = workflow_of(tenant_id, row)
+                # One that was closed again, later, is as it was last.
+                found.setdefault(execution.run_id, execution)
+            since = datetime.combine(day, time(), UTC)
+            if sum(row.started_at >= since for row in found.values()) >= limit:
+                break
+        return FoundWorkflows(rows=sorted(found.values(), key=place_of, reverse=True)[:limit])
+
     async def workflow_history(
         self, tenant_id: uuid.UUID, row: WorkflowRow, *, after: int, limit: int
     ) -> Sequence[StoredEvent]:
@@ -132,3 +178,16 @@ class WorkflowReader:
         paths = await self._cache.paths(files)
         found = await self._engine().ask("lake_workflow_events", paths, wanted, seconds=self._patience)
         return [event_of(event) for event in found]
+
+
+def place_of(row: WorkflowRow) -> tuple[datetime, uuid.UUID]:
+    """Where it stands in lists."""
+    return row.started_at, row.run_id
+
+
+def _so_far(found: Mapping[uuid.UUID, WorkflowRow], since: datetime | None, limit: int) -> FoundWorkflows:
+    """What is known when time is up: all that began since then."""
+    if since is None:
+        raise TimeoutError("the lake was not looked through in time")
+    rows = sorted((r for r in found.values() if r.started_at >= since), key=place_of, reverse=True)
+    return FoundWorkflows(rows=rows[:limit], reached=(since, uuid.UUID(int=0)) if len(rows) < limit else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import msgspec
 
@@ -14,6 +15,9 @@ from cells.store.database import Connection, Database, fetch_one
 from cells.store.definitions import DefinitionCache
 from cells.store.fronts import Front, HeldFronts, ReadyFronts
 from cells.store.journal import Entry, Journal
+
+#: What waits for engines is written by short transactions; a longer one's is found within a second.
+TO_STEP_MARGIN = timedelta(seconds=2)
 
 
 class StoreBase:
@@ -29,6 +33,7 @@ class StoreBase:
         self._oldest_timer = Front(seconds=60.0, ahead=True)
         self._oldest_lease = Front(seconds=60.0, ahead=True)  # of workers
         self._ready = ReadyFronts()
+        self._to_step = Front(seconds=1.0, ahead=True, margin=TO_STEP_MARGIN)  # what waits for engines
         self._held = HeldFronts()
         self._host_name = cell_name  # of the incarnation registered through this store
         #: Called after a commit that left something to record for a workflow.

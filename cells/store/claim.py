@@ -17,6 +17,7 @@ from cells.domain.claiming import plan_claim
 from cells.domain.epochs import next_epoch
 from cells.domain.ids import RunKey
 from cells.domain.job import NOW_ORDINAL, Priority, ScheduleType
+from cells.domain.run import LEASE_MARGIN_MS
 from cells.domain.schedule import ScheduleError
 from cells.ports import Claim, ClaimResult, Member
 from cells.rounds import Rounds
@@ -41,9 +42,6 @@ from cells.store.job_workflows import begin_workflows, take_workflows
 from cells.store.journal import Entry, seconds
 from cells.store.offers import offered_claims, offered_queues, offers, write_offers
 from cells.store.overlap import admit_overlaps
-
-#: A push run's lease outlives its call's timeout by this much.
-LEASE_MARGIN_MS = 60_000
 
 _log = logging.getLogger(__name__)
 

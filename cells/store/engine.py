@@ -5,27 +5,32 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
 import msgspec
-from psycopg import errors
 
+from cells.contract import SHARDS
 from cells.domain.workflow.events import Event
 from cells.ports import Conflict, Retryable, TenantConfig
-from cells.store.arrays import datetime_to_ms, int2s, int4s, texts, uuids
+from cells.store.arrays import bools, datetime_to_ms, int4s, texts, uuids
 from cells.store.base import StoreBase
 from cells.store.database import Connection, MappedErrors, Row, fetch_all, fetch_one, run
+from cells.store.fronts import BEGINNING
 from cells.store.journal import Entry
+from cells.store.slow_deciding import Key, SlowDeciding
 from cells.store.turns import write_turns
 from cells.store.workflows import workflow_row
 from cells.workflow_ports import InboxItem, Planner, Stepped, Taken, Turn
 
+#: Of what waits so many times as many are looked at as are taken: tenants take turns among them.
+ITEMS = 8
+#: Timers that are asked for, if nobody says how far ahead: of a century.
+TIMERS_AHEAD_MS = 100 * 365 * 86_400_000
 #: Inbox rows of one execution that one round takes.
 ITEMS_EACH = 500
 #: Bytes that one round reads of what waits, and of histories that are not remembered; of one always.
@@ -33,16 +38,8 @@ INBOX_BYTES = 16 << 20
 HISTORY_BYTES = 32 << 20
 _data: Any = msgspec.json.Decoder(dict[str, Any]).decode
 _config = lru_cache(maxsize=4096)(msgspec.json.Decoder(TenantConfig).decode)
-#: Decisions of one transaction take no longer together, but for the last one (seconds); one that took longer
-#: alone is what a transaction that failed with it failed for.
-PLANNING_SECONDS = 3.0
-#: A transaction that was lost after so long was lost for that (seconds): idle ones end after ten.
-TRANSACTION_SECONDS = 8.0
-_TOO_LONG = (errors.QueryCanceled, errors.TransactionTimeout, errors.IdleInTransactionSessionTimeout)
 #: A child's definition may be named by a definition that is only known now.
 _ROUNDS = 3
-
-Key = tuple[uuid.UUID, uuid.UUID]
 
 
 class _Unwritten(Exception):
@@ -63,13 +60,22 @@ class Engine(StoreBase):
             return [row[0] for row in await fetch_all(connection, "engine_hosts")]
 
     async def next_workflow_timer(
-        self, shards: Sequence[int], but_not: Sequence[uuid.UUID] = ()
+        self,
+        shards: Sequence[int],
+        but_not: Sequence[uuid.UUID] = (),
+        *,
+        within_ms: int = TIMERS_AHEAD_MS,
+        anew: bool = True,
     ) -> datetime | None:
         """See `workflow_ports.WorkflowStore.next_workflow_timer`."""
+        columns = {
+            "mine": _mine(shards),
+            "but_not": uuids(but_not),
+            "within": within_ms,
+            "since": BEGINNING if anew else self._to_step.since(),
+        }
         async with self._database.transaction() as connection:
-            row = await fetch_one(
-                connection, "engine_next_timer", {"shards": int2s(shards), "but_not": uuids(but_not)}
-            )
+            row = await fetch_one(connection, "engine_next_timer", columns)
         return None if row is None else row[0]
 
     async def step_workflows(
@@ -80,27 +86,45 @@ class Engine(StoreBase):
         but_not: Sequence[uuid.UUID],
         limit: int,
         host_id: int,
+        anew: bool = True,
     ) -> Stepped:
         """See `workflow_ports.WorkflowStore.step_workflows`."""
+        if anew:
+            self._to_step.came(0, BEGINNING)
         try:
             async with self._database.transaction() as connection:
-                due = await fetch_all(
-                    connection,
-                    "engine_due",
-                    {"shards": int2s(shards), "but_not": uuids(but_not), "items": 8 * limit, "limit": limit},
-                )
-                keys = _in_turn(dict.fromkeys((tenant, run_id) for tenant, run_id in due))
-                more = len(keys) > limit or len(due) >= 8 * limit
+                due = await self._due(connection, shards, but_not, limit)
+                keys = _in_turn(dict.fromkeys((tenant, run_id) for tenant, run_id, _ in due))
+                more = len(keys) > limit or len(due) >= ITEMS * limit
                 if not keys:
                     return _NOTHING
                 return await self._step(connection, planner, keys[:limit], host_id, more=more)
         except _Unwritten as unwritten:
             return await self._halved(planner, unwritten, host_id)
 
+    async def _due(
+        self, connection: Connection, shards: Sequence[int], but_not: Sequence[uuid.UUID], limit: int
+    ) -> list[Row]:
+        """What waits for an engine: tenant, run, since when."""
+        at, began = datetime.now(UTC), time.monotonic()
+        (since,) = self._to_step.begin(began)
+        columns = {
+            "mine": _mine(shards),
+            "but_not": uuids(but_not),
+            "items": ITEMS * limit,
+            "limit": limit,
+            "since": since,
+        }
+        due = await fetch_all(connection, "engine_due", columns)
+        now = time.monotonic()
+        first = min((row[2] for row in due if row[2] is not None), default=None)
+        self._to_step.ended([first], at=at, now=now, took=now - began)
+        return due
+
     async def _step(
         self, connection: Connection, planner: Planner, keys: Sequence[Key], host_id: int, *, more: bool
     ) -> Stepped:
-        slow = _Slow()
+        slow = SlowDeciding()
         try:
             with MappedErrors():
                 found = await _take_some(connection, keys)
@@ -176,7 +200,7 @@ class Engine(StoreBase):
         planner: Planner,
         taken: Sequence[Taken],
         new: Sequence[Taken],
-        slow: _Slow,
+        slow: SlowDeciding,
     ) -> list[Turn]:
         """What each does. Where deciding fails, that one is put off, and nothing else. What there is no time
         for stays as due as it is."""
@@ -224,40 +248,10 @@ class Engine(StoreBase):
         return turns
 
 
-class _Slow:
-    """How long a transaction's decisions take: the locks it holds are many tenants'."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._planned = 0.0
-        self._longest = 0.0
-        self._longest_key: Key | None = None
-
-    def has_time(self) -> bool:
-        """Whether another one may be decided in this transaction."""
-        return self._planned < PLANNING_SECONDS
-
-    @contextmanager
-    def measured(self, key: Key) -> Iterator[None]:
-        """This one is decided."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            took = time.monotonic() - started
-            self._planned += took
-            if took > self._longest:
-                self._longest, self._longest_key = took, key
-
-    def is_why(self, fault: Retryable) -> bool:
-        """Whether the transaction failed for taking too long."""
-        too_long = isinstance(fault.__cause__, _TOO_LONG)
-        return too_long or time.monotonic() - self._began > TRANSACTION_SECONDS
-
-    @property
-    def key(self) -> Key | None:
-        """The one that alone took too long, if one did."""
-        return self._longest_key if self._longest > PLANNING_SECONDS else None
+def _mine(shards: Sequence[int]) -> object:
+    """Shard by shard, whether it is one of them: found at its place, whereas a list would be searched."""
+    some = frozenset(shards)
+    return bools([shard in some for shard in range(SHARDS)])
 
 
 def _in_turn(keys: Iterable[Key]) -> list[Key]:

@@ -35,11 +35,13 @@ Key = tuple[uuid.UUID, str]
 
 class Front:
     """Of one look over some parts. `seconds`: from one look from the beginning to the next, at least.
-    `ahead`: what is found may lie ahead of now, and new things come before it."""
+    `ahead`: what is found may lie ahead of now, and new things come before it. `margin`: where nothing lives
+    the next look begins so long ago."""
 
-    def __init__(self, parts: int = 1, *, seconds: float, ahead: bool):
+    def __init__(self, parts: int = 1, *, seconds: float, ahead: bool, margin: timedelta = MARGIN):
         self._since = [BEGINNING] * parts
         self._ahead = ahead
+        self._margin = margin
         self._seconds = seconds
         self._rested = 0.0  # steady clock: when a look from the beginning may be taken again
         self._next = 0.0  # ... and when it is to be
@@ -53,7 +55,7 @@ class Front:
     def ended(self, firsts: Sequence[datetime | None], *, at: datetime, now: float, took: float) -> None:
         """The oldest that was found of each part, by a look that began `at` and took so many seconds until
         `now` (steady clock)."""
-        nothing = at - MARGIN
+        nothing = at - self._margin
         if self._ahead:
             firsts = [None if first is None else min(first, nothing) for first in firsts]
         if self._deep:
@@ -70,6 +72,10 @@ class Front:
     def deep(self) -> bool:
         """Whether the look that is taken now is one from the beginning."""
         return self._deep
+
+    def since(self, part: int = 0) -> datetime:
+        """Where what lives begins, as far as is known."""
+        return self._since[part]
 
     def came(self, part: int, at: datetime) -> None:
         """Something has come to life there, or may have been passed over."""

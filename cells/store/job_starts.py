@@ -141,10 +141,27 @@ class JobWorkflows(Completions):
         """See `workflow_ports.WorkflowStore.end_job_workflows`."""
         async with self._database.transaction() as connection:
             rows = await fetch_all(connection, "job_workflow_ends", {"limit": limit})
+        return await self._end_all(rows, finish, host_id)
+
+    async def _end_all(
+        self, rows: Sequence[Row], finish: Callable[[JobEnd], Completion], host_id: int
+    ) -> tuple[int, Sequence[Member]]:
         if not rows:
             return 0, ()
-        ends = [_end(row) for row in rows]
-        applied = await self.complete([finish(end) for end in ends], host_id=host_id)
+        try:
+            ends = [_end(row) for row in rows]
+            applied = await self.complete([finish(end) for end in ends], host_id=host_id)
+        except (Retryable, Conflict):
+            raise
+        except Exception as fault:  # noqa: BLE001 - logged where it is put off
+            if len(rows) == 1:
+                await self._put_off(rows[0], fault)
+                return 1, ()
+            # One of them is in the others' way.
+            half = len(rows) // 2
+            some, timers = await self._end_all(rows[:half], finish, host_id)
+            others, more = await self._end_all(rows[half:], finish, host_id)
+            return some + others, [*timers, *more]
         async with self._database.transaction() as connection:
             columns = {
                 "tenants": uuids([end.tenant_id for end in ends]),

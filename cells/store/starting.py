@@ -78,7 +78,7 @@ class Starting(StoreBase):
                     place, new = chosen[name]
                     outcomes[place] = _told(now.latest[name], new) or _in_use(new)
             for name, row in rows.items():
-                outcomes[chosen[name][0]] = row, True
+                outcomes[chosen[name][0]] = replace(row, previous=latest.get(name)), True
             for i in twins:
                 first = outcomes[chosen[names[i]][0]]
                 new = asked[i][1]
@@ -179,7 +179,9 @@ def _told(before: WorkflowRow, new: NewExecution) -> Begun | WorkflowIdInUse | N
     """What a start hears of the execution that its id means; None: it begins another one."""
     if before.input_hash == new.input_hash:
         return before, False
-    return _in_use(new) if before.closed_at is None else None
+    if before.closed_at is None:
+        return _in_use(new)
+    return None if new.reuse else WorkflowIdInUse(f"a closed workflow had the id {new.workflow_id}")
 
 
 def _in_use(new: NewExecution) -> WorkflowIdInUse:

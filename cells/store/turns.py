@@ -68,7 +68,8 @@ async def write_turns(connection: Connection, turns: Sequence[Turn], entry: Entr
     await _write_rare(connection, turns, now_ms)
     for turn in turns:
         _note(turn, entry)
-    return Written([_member(turn, a) for turn, a in activities if not a.spec.target.task_queue], queues)
+    timers = [(turn, a) for turn, a in activities if not a.spec.target.task_queue or a.due_ms > a.at_ms]
+    return Written([_member(turn, a) for turn, a in timers], queues)
 
 
 async def _write_rare(connection: Connection, turns: Sequence[Turn], now_ms: int) -> None:
@@ -95,7 +96,8 @@ async def _write_rare(connection: Connection, turns: Sequence[Turn], now_ms: int
         begun = await _begin(connection, [(turn, new) for turn, new, _ in children], now_ms)
         for i, (turn, new, _) in enumerate(children):
             if i not in begun and new.parent is not None:
-                word = {"step": new.parent["step"], "status": "FAILED", "error": "its workflow id is in use"}
+                error = "its workflow id is in use"
+                word = {"step": new.parent["step"], "status": "FAILED", "error": error, "begun": False}
                 turn.told.append((turn.taken.row.run_id, "CHILD", _encode(word)))
     await _tell(connection, turns)
     await close_workflows(connection, [turn for turn in turns if turn.ends_run is not None])
@@ -289,7 +291,8 @@ def _activities(activities: Sequence[tuple[Turn, NewActivity]]) -> dict[str, obj
         "ordinals": int4s([a.seq for a in made]),
         "shards": int2s([row.shard for row in rows]),
         "versions": int4s([a.version for a in made]),
-        "dues": instants([from_ms(a.at_ms) for a in made]),
+        "dues": instants([from_ms(a.due_ms) for a in made]),
+        "later": bools([a.due_ms > a.at_ms for a in made]),
         "targets": labels([a.spec.target.label for a in made]),
         "queues": labels([a.spec.target.task_queue or None for a in made]),
         "inputs": blobs([a.input for a in made]),
@@ -307,6 +310,6 @@ def _member(turn: Turn, activity: NewActivity) -> Member:
         is_run=True,
         generation=65536,
         priority=2,
-        due_ms=activity.at_ms,
+        due_ms=activity.due_ms,
         shard=row.shard,
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from cells.domain import ids
 from cells.domain.workflow.events import EVENT_LIMIT, FULL_BYTES, RESERVE, Event, EventType
 from cells.domain.workflow.lateness import Waits
 from cells.ports import Conflict, Fence, KeyReused, Retryable
@@ -115,7 +116,8 @@ class WorkflowWords(StoreBase):
             if row is None:
                 return None
             if row.status not in _HEARD[kind]:
-                raise Conflict(f"the workflow is {row.status}")
+                other = None if run_id is None else await _open_one(connection, tenant, workflow_id)
+                raise Conflict(f"the workflow is {row.status}" if other is None else _another(row, other))
             await _put(connection, row, kind, data)
             entry.event(tenant, f"workflow.{kind.lower()}", workflow_id, actor)
         self.workflows_due()
@@ -225,6 +227,17 @@ async def _one(
     key = {"tenant": tenant, "workflow": workflow_id, "run": run_id}
     held = await fetch_one(connection, "workflow_share", key)
     return None if held is None else await read_workflow(connection, tenant, run_id)
+
+
+async def _open_one(connection: Connection, tenant: uuid.UUID, workflow_id: str) -> WorkflowRow | None:
+    latest = await fetch_one(connection, "workflow_latest", {"tenant": tenant, "workflow": workflow_id})
+    row = None if latest is None else workflow_row(tenant, latest)
+    return row if row is not None and row.closed_at is None else None
+
+
+def _another(row: WorkflowRow, other: WorkflowRow) -> str:
+    run_id = ids.encode(ids.WORKFLOW_RUN, other.run_id)
+    return f"that execution is {row.status}; another one is under way under the id: {run_id}"
 
 
 async def _came_before(connection: Connection, key: dict[str, Any], said: tuple[str, bytes]) -> bool:

@@ -23,6 +23,7 @@ from cells.domain.job import (
     TargetType,
 )
 from cells.domain.job import Activity as Identity
+from cells.domain.run import LEASE_MARGIN_MS
 from cells.domain.workflow.commands import Command
 from cells.domain.workflow.definition import Activity
 from cells.domain.workflow.events import Event, EventType
@@ -38,13 +39,13 @@ def activity_of(execution: Execution, command: Command, event: Event, region_pol
     if step is None or not isinstance(step.do, Activity):
         raise TypeError(f"{command.key} is no activity")
     do, data = step.do, event.data
-    seconds = -(-do.timeout_ms // 1000)
     if do.task_queue is not None:
-        lease = min(max(seconds, MIN_LEASE_SECONDS), MAX_LEASE_SECONDS)
-        target = TargetRef(type=TargetType.TASK_QUEUE.value, task_queue=do.task_queue, lease_seconds=lease)
+        target = TargetRef(
+            type=TargetType.TASK_QUEUE.value, task_queue=do.task_queue, lease_seconds=lease_seconds(do)
+        )
     else:
         target = TargetRef(
-            target_id=do.target_id or "", path=do.path, method=do.method, timeout_seconds=seconds
+            target_id=do.target_id or "", path=do.path, method=do.method, timeout_seconds=_seconds(do)
         )
     spec = JobDefinition(
         schedule=Schedule(type=ScheduleType.NOW),
@@ -65,11 +66,23 @@ def activity_of(execution: Execution, command: Command, event: Event, region_pol
     )
     return NewActivity(
         at_ms=event.at,
+        due_ms=max(event.at, data.get("not_before") or 0),
         seq=event.seq,
         version=execution.version,
         spec=spec,
         input=_encode(data.get("input")),
     )
+
+
+def _seconds(do: Activity) -> int:
+    return -(-do.timeout_ms // 1000)
+
+
+def lease_seconds(do: Activity) -> int:
+    """For how long a claim of its run holds, without a heartbeat."""
+    if do.task_queue is None:
+        return _seconds(do) + LEASE_MARGIN_MS // 1000
+    return min(max(_seconds(do), MIN_LEASE_SECONDS), MAX_LEASE_SECONDS)
 
 
 def input_hash(definition: str, version: int | None, given: Any) -> bytes:
@@ -95,6 +108,7 @@ def execution_of(
     at_ms: int,
     first: bool = True,
     parent: Mapping[str, Any] | None = None,
+    reuse: bool = True,
 ) -> NewExecution:
     """An execution with its first event."""
     started = {
@@ -117,6 +131,7 @@ def execution_of(
         region_policy=region_policy,
         parent=parent,
         events=[(EventType.STARTED.value, at_ms, _encode(started))],
+        reuse=reuse,
     )
 
 

@@ -27,7 +27,7 @@ from cells.workflows.quota import StepQuota
 log = logger(__name__)
 
 #: Executions of one transaction.
-BATCH = 200
+BATCH = 400
 #: Looked for work at least this often, should nobody ring (seconds).
 LOOK_SECONDS = 1.0
 SHARE_SECONDS = 1.0
@@ -63,6 +63,7 @@ class WorkflowEngine:
         self._batch = batch
         self._planner = CachedPlanner()
         self._quota = StepQuota()
+        self._over: set[uuid.UUID] = set()  # who was passed over in the round before
         self._shards: list[int] = []
         self._share_again = 0.0
         self._rates_again = 0.0
@@ -140,7 +141,10 @@ class WorkflowEngine:
                 but_not=over,
                 limit=self._batch,
                 host_id=self._host.host_id,
+                # What waits of a tenant that had to wait is older than what was found meanwhile.
+                anew=not self._over <= set(over),
             )
+            self._over = set(over)
         finally:
             self._put_off.inc(self._planner.put_offs - put_offs)
         self._planner.trim()
@@ -174,7 +178,9 @@ class WorkflowEngine:
         await self._onward.announce(stepped.offered)
 
     async def _until_timer(self, but_not: Sequence[uuid.UUID]) -> float:
-        at = await self._store.next_workflow_timer(self._shards, but_not)
+        at = await self._store.next_workflow_timer(
+            self._shards, but_not, within_ms=round(LOOK_SECONDS * 1000), anew=False
+        )
         if at is None:
             return LOOK_SECONDS
         left = at.timestamp() - self._clock.now_ms() / 1000

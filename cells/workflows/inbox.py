@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,10 +15,13 @@ from cells.domain.workflow.events import EventType
 from cells.domain.workflow.execution import Execution, Status, StepState
 from cells.domain.workflow.keys import split_key
 from cells.workflow_ports import InboxItem
+from cells.workflows.effects import lease_seconds
 
 Recorded = tuple[EventType, dict[str, Any]]
 
 _decode: Any = msgspec.json.Decoder().decode
+#: From the end of a lease until what was done under it counts as over.
+_OVER_MS = 5_000
 #: Answers that say that nothing was done, though another try may help.
 _REFUSED = frozenset({425, 429})
 _SUCCEEDED = frozenset({"SUCCEEDED", "SUCCEEDED_AFTER_CANCEL"})
@@ -34,7 +38,7 @@ def to_record(
     data: dict[str, Any] = _decode(item.data)
     match item.kind:
         case "ACTIVITY":
-            return _activity(definition, x, data, orders.get(data["ordinal"]))
+            return _activity(definition, x, data, orders.get(data["ordinal"]), item.at_ms)
         case "SIGNAL":
             return EventType.SIGNAL_RECEIVED, data
         case "CHILD":
@@ -50,7 +54,7 @@ def to_record(
 
 
 def _activity(
-    definition: Definition, x: Execution, data: dict[str, Any], step: str | None
+    definition: Definition, x: Execution, data: dict[str, Any], step: str | None, at_ms: int
 ) -> Recorded | None:
     if step is None:
         return None
@@ -63,14 +67,32 @@ def _activity(
     if record.state is not StepState.OPEN or not x.is_open:
         return None
     error = data["reason"] or str(data["state"]).lower()
-    known = data["state"] != "UNKNOWN" and all(_definite(a, _is_pulled(definition, step)) for a in attempts)
+    do = _work(definition, step)
+    pulled = do is not None and do.task_queue is not None
     failed: dict[str, Any] = {"step": step, "error": error}
-    return EventType.ACTIVITY_FAILED, failed if known else {**failed, "known": False}
+    if data["state"] != "UNKNOWN" and all(_definite(a, pulled) for a in attempts):
+        return EventType.ACTIVITY_FAILED, failed
+    failed["known"] = False
+    # What undoes it must not overtake whoever may still be at it.
+    until = [
+        _ms(a["claimed_at"]) + lease_seconds(do) * 1000 + _OVER_MS
+        for a in attempts
+        if do is not None and not pulled and _may_go_on(a)
+    ]
+    if until and max(until) > at_ms:
+        failed["not_before"] = max(until)
+    return EventType.ACTIVITY_FAILED, failed
 
 
 def _child(x: Execution, data: dict[str, Any]) -> Recorded | None:
     record = x.steps.get(data["step"])
-    if record is None or record.state is not StepState.OPEN or not x.is_open:
+    if record is None or not x.is_open:
+        return None
+    if data.get("begun") is False and record.kind == "child" and record.state is StepState.COMPLETED:
+        # Nobody waits for it, and it was taken for begun.
+        failed = {"step": data["step"], "error": data.get("error"), "begun": False}
+        return EventType.CHILD_FAILED, failed
+    if record.state is not StepState.OPEN:
         return None
     if data["status"] == Status.COMPLETED:
         return EventType.CHILD_COMPLETED, {"step": data["step"], "result": data.get("result")}
@@ -95,7 +117,9 @@ def _result(attempts: Sequence[dict[str, Any]]) -> Any:
 
 def _definite(attempt: dict[str, Any], pulled: bool) -> bool:
     """Whether that attempt surely did not do it. A worker that says so knows; a call without an
-    answer, or with one of a broken server, may have been done."""
+    answer, or with one of a broken server, may have been done, unless nothing of it was sent."""
+    if not attempt.get("sent", True):
+        return True
     match attempt["outcome"]:
         case AttemptOutcome.LOST:
             return False
@@ -107,7 +131,21 @@ def _definite(attempt: dict[str, Any], pulled: bool) -> bool:
             return True
 
 
-def _is_pulled(definition: Definition, step: str) -> bool:
+def _may_go_on(attempt: dict[str, Any]) -> bool:
+    """Whether the target of a call may still be at it, as far as that attempt tells: nobody said that it had
+    ended. What a worker held was over with its lease."""
+    if attempt["outcome"] == AttemptOutcome.LOST:
+        return "claimed_at" in attempt
+    answered = attempt.get("status") is not None and attempt.get("error") is None
+    failed = attempt["outcome"] == AttemptOutcome.RETRYABLE
+    return failed and not answered and not _definite(attempt, False)
+
+
+def _ms(instant: str) -> int:
+    return round(datetime.fromisoformat(instant).timestamp() * 1000)
+
+
+def _work(definition: Definition, step: str) -> Activity | None:
     name = split_key(step)[0]
     found = definition.compensations.get(name) or next((s for s in definition.walk() if s.id == name), None)
-    return found is not None and isinstance(found.do, Activity) and found.do.task_queue is not None
+    return found.do if found is not None and isinstance(found.do, Activity) else None

@@ -27,10 +27,12 @@ def start_workflow(
     *,
     version: int | None = None,
     input: Any = ABSENT,  # noqa: A002
+    id_reuse: Literal["ALLOW_CLOSED", "REJECT"] | None = None,
 ) -> Call[WorkflowStarted]:
     """Start a workflow under an id of yours; without a version under the newest one. The same start again
-    answers the workflow it began; another one while it is open is `WorkflowIdInUse`."""
-    body = without_none(workflow_id=workflow_id, definition=definition, version=version)
+    answers the workflow it began; another one while it is open is `WorkflowIdInUse`. Once it is closed
+    another start begins another workflow (`previous` tells which had the id), unless `id_reuse` is REJECT."""
+    body = without_none(workflow_id=workflow_id, definition=definition, version=version, id_reuse=id_reuse)
     if input is not ABSENT:
         body["input"] = as_body(input)
     return Call(method="POST", path="/v1/workflows", read=_read_started, body=body, repeatable=True)
@@ -131,14 +133,19 @@ def _verb(workflow_id: str, verb: str, **body: object) -> Call[Workflow]:
     )
 
 
-def cancel_workflow(workflow_id: str, *, reason: str | None = None) -> Call[Workflow]:
-    """Ask it to stop: what is under way is stopped or waited for, then what was done is undone."""
-    return _verb(workflow_id, "cancel", reason=reason)
+def cancel_workflow(
+    workflow_id: str, *, reason: str | None = None, run_id: str | None = None
+) -> Call[Workflow]:
+    """Ask it to stop: what is under way is stopped or waited for, then what was done is undone. `run_id`:
+    only that execution of the id; `Conflict` where it has ended."""
+    return _verb(workflow_id, "cancel", reason=reason, run_id=run_id)
 
 
-def terminate_workflow(workflow_id: str, *, reason: str | None = None) -> Call[Workflow]:
-    """End it at once. Nothing is undone."""
-    return _verb(workflow_id, "terminate", reason=reason)
+def terminate_workflow(
+    workflow_id: str, *, reason: str | None = None, run_id: str | None = None
+) -> Call[Workflow]:
+    """End it at once, or only that execution of the id. Nothing is undone."""
+    return _verb(workflow_id, "terminate", reason=reason, run_id=run_id)
 
 
 def reset_workflow(workflow_id: str, step: str, *, idempotency_key: str | None = None) -> Call[Workflow]:
@@ -161,8 +168,8 @@ def migrate_workflow(workflow_id: str, version: int) -> Call[Workflow]:
 
 
 def resolve_workflow(
-    workflow_id: str, action: Literal["retry", "close"], *, note: str | None = None
+    workflow_id: str, action: Literal["retry", "close"], *, note: str | None = None, run_id: str | None = None
 ) -> Call[Workflow]:
-    """Decide about one whose compensation is stuck: try again what did not succeed, or close it as it is.
-    The note stays in its history."""
-    return _verb(workflow_id, "resolve", action=action, note=note)
+    """Decide about one whose compensation is stuck, or only about that execution of the id: try again what
+    did not succeed, or close it as it is. The note stays in its history."""
+    return _verb(workflow_id, "resolve", action=action, note=note, run_id=run_id)

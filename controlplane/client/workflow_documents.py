@@ -14,6 +14,15 @@ OPEN = frozenset({"RUNNING", "COMPENSATING", "COMPENSATION_STUCK"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PreviousWorkflow(Document):
+    """The workflow that had an id before."""
+
+    run_id: str
+    status: str
+    closed_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WorkflowStarted(Document):
     """A workflow that was started, or had been by the same start (`created` is False then)."""
 
@@ -24,6 +33,7 @@ class WorkflowStarted(Document):
     definition: str
     version: int
     created: bool = True
+    previous: PreviousWorkflow | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,7 +20,7 @@ from controlplane.console.lists import LONGEST
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.wording import counted
 from controlplane.console.workflow_points import Standing, points_of, standing_of
-from controlplane.console.workflow_words import awaited, is_open
+from controlplane.console.workflow_words import STATUSES, awaited, is_open
 from controlplane.console.workflows import definition_of
 
 #: verb -> (title, what the button says, whether it destroys)
@@ -256,6 +256,9 @@ def workflow_new(visit: Visit) -> HttpResponse:
     found = answer.document
     if answer.status == 201:
         text = f"{found['workflow_id']} is started, under {found['definition']} {found['version']}."
+        if before := found.get("previous"):
+            word = STATUSES.get(before["status"], (before["status"],))[0].lower()
+            text += f" Another workflow had this id before: it is {word}, and is among its executions."
         messages.success(visit.request, text)
     else:
         messages.info(visit.request, f"{found['workflow_id']} was started before, by this same start.")

@@ -44,6 +44,7 @@ STEP_STATES: dict[str, tuple[str, str, str]] = {
     "UNKNOWN": ("Outcome unknown", "bad", "?"),
     "SKIPPED": ("Skipped", "mute", "○"),
     "GROUP": ("", "mute", ""),
+    "ABANDONED": ("Ended with it", "mute", "—"),
     "ENDED": ("Ended with it", "mute", "—"),
 }
 KINDS: dict[str, str] = {

@@ -1,5 +1,6 @@
 """waiting: 10,000 workflows that wait for a signal cost nothing while they wait: no row is written, the
-engine's look takes as long as with none; and each goes on when its signal comes."""
+engine's look takes as long as with none, whatever statistics PostgreSQL has of them; and each goes on when
+its signal comes."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ async def _look_ms(flows: Flows) -> float:
         stepped = await flows.store.step_workflows(
             flows.planner, shards=ALL, but_not=(), limit=200, host_id=flows.world.host_id
         )
-        await flows.store.next_workflow_timer(ALL)
+        await flows.store.next_workflow_timer(ALL, within_ms=1000)
         took.append((time.perf_counter() - began) * 1000)
         assert stepped.taken == 0
     return statistics.median(took)
@@ -60,15 +61,20 @@ async def wait(flows: Flows, count: int) -> dict[str, Any]:
     before = await _state(flows)
     beside = await _look_ms(flows)
     after = await _state(flows)
+    await flows.sql(b"ANALYZE workflows, workflow_inbox")
+    analysed = await _look_ms(flows)
     for n in range(0, count, count // 10):
         await flows.signal(f"waiter-{n}", signal_id="s", name="go")
     await flows.settle(rounds=10_000)
     went_on = [(await flows.row(f"waiter-{n}")).status for n in range(0, count, count // 10)]
     return {
-        "holds": before == after and beside < alone + ALLOWED_MS and set(went_on) == {"COMPLETED"},
+        "holds": before == after
+        and max(beside, analysed) < alone + ALLOWED_MS
+        and set(went_on) == {"COMPLETED"},
         "waiting": count,
         "look_ms_with_none": round(alone, 3),
         "look_ms_beside_them": round(beside, 3),
+        "look_ms_with_statistics": round(analysed, 3),
         "rows_written_while_waiting": before != after,
         "went_on": len(went_on),
     }

@@ -9,6 +9,14 @@ from pydantic import Field, JsonValue
 from cells.api.shapes.base import Shape
 
 
+class PreviousWorkflow(Shape):
+    """The workflow that had an id before."""
+
+    run_id: str
+    status: str
+    closed_at: datetime | None
+
+
 class WorkflowStarted(Shape):
     """A workflow that was started."""
 
@@ -18,6 +26,9 @@ class WorkflowStarted(Shape):
     home_region: str
     definition: str
     version: int
+    previous: PreviousWorkflow | None = Field(
+        description="Where this start began another workflow under an id that was used: which had it last."
+    )
 
 
 class Workflow(Shape):

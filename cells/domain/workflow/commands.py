@@ -3,22 +3,22 @@ a time: whoever appends it does what belongs to it in the same transaction."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from cells.domain.workflow.definition import Step
 from cells.domain.workflow.events import Event, EventType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to do. `delay_ms` is from when it is recorded, `at_ms` an instant: of its timer."""
 
     type: EventType
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = {}
     delay_ms: int | None = None
     at_ms: int | None = None
-    step: Step | None = field(default=None, compare=False)  # what the definition says of it
+    step: Step | None = None  # what the definition says of it
 
     @property
     def key(self) -> str:
@@ -33,4 +33,4 @@ def record(command: Command, *, seq: int, at: int, size: int = 0) -> Event:
         data = {**data, "fire_at": at + command.delay_ms}
     elif command.at_ms is not None:
         data = {**data, "fire_at": command.at_ms}
-    return Event(seq=seq, type=command.type, at=at, data=data, size=size)
+    return Event(seq=seq, type=command.type.value, at=at, data=data, size=size)

@@ -14,13 +14,14 @@ from cells.domain.workflow.folding import fold
 
 #: Events that record a decision.
 DECISIONS = frozenset(
-    {
+    type_.value
+    for type_ in (
         EventType.STEP_SKIPPED, EventType.STEP_FAILED, EventType.ACTIVITY_SCHEDULED, EventType.WAIT_STARTED,
         EventType.TIMER_STARTED, EventType.PARALLEL_STARTED, EventType.MAP_STARTED, EventType.CHILD_STARTED,
         EventType.COMPENSATION_STARTED, EventType.CANCEL_SENT, EventType.COMPENSATION_STUCK,
         EventType.COMPLETED, EventType.FAILED, EventType.COMPENSATED, EventType.CANCELLED,
         EventType.CONTINUED_AS_NEW,
-    }
+    )
 )  # fmt: skip
 #: What may differ: when a timer fires, and how an error is worded.
 _FREE = frozenset({"fire_at", "error", "wait", "run_id"})
@@ -70,7 +71,9 @@ def _records(event: Event, command: Command) -> bool:
     if event.type == EventType.STEP_FAILED and command.type == EventType.CHILD_STARTED:
         # There was no such definition when it was to begin.
         return str(event.data["step"]) == command.key
-    return command.type == event.type and _free(command.data) == _free(event.data)
+    if command.type != event.type:
+        return False
+    return command.data == event.data or _free(command.data) == _free(event.data)
 
 
 def _free(data: dict[str, Any]) -> dict[str, Any]:

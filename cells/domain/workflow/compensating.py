@@ -96,20 +96,19 @@ def _schedule(definition: Definition, x: Execution, record: StepRecord, undo: St
             scope = _scope(definition, x, record)
             given = do.input.render(values_for(x, do.input.expressions, scope, {}))
         except ExpressionFault as fault:
-            data = {"step": key, "error": str(fault), "undoes": record.key}
-            return Command(type=EventType.STEP_FAILED, data=data, step=undo)
-    return Command(
-        type=EventType.ACTIVITY_SCHEDULED,
-        data={
-            "step": key,
-            # A retry is the same compensation. One for a success that was told late is another.
-            "key": idempotency_key(x, undo.id, index, again=record.late),
-            "input": given,
-            "undoes": record.key,
-            "forward_key": record.idempotency_key,
-        },
-        step=undo,
-    )
+            failed = {"step": key, "error": str(fault), "undoes": record.key}
+            return Command(type=EventType.STEP_FAILED, data=failed, step=undo)
+    data: dict[str, Any] = {
+        "step": key,
+        # A retry is the same compensation. One for a success that was told late is another.
+        "key": idempotency_key(x, undo.id, index, again=record.late),
+        "input": given,
+        "undoes": record.key,
+        "forward_key": record.idempotency_key,
+    }
+    if record.state is StepState.FAILED and record.not_before is not None:
+        data["not_before"] = record.not_before
+    return Command(type=EventType.ACTIVITY_SCHEDULED, data=data, step=undo)
 
 
 def _scope(definition: Definition, x: Execution, record: StepRecord) -> Scope:

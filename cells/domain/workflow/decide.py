@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-import msgspec
-
 from cells.domain.workflow.commands import Command
 from cells.domain.workflow.compensating import compensate
 from cells.domain.workflow.context import SKIPPED, Scope, values_for
@@ -31,19 +29,23 @@ from cells.domain.workflow.definition import (
 )
 from cells.domain.workflow.events import EVENT_LIMIT, FULL_BYTES, RESERVE, EventType
 from cells.domain.workflow.execution import DEADLINE, Execution, StepState
-from cells.domain.workflow.expressions import WORK_LIMIT, Budget, Expression, ExpressionFault, Template, fits
+from cells.domain.workflow.expressions import Budget, Expression, ExpressionFault, Template, fits
 from cells.domain.workflow.keys import idempotency_key, split_key, step_key
 
 #: Characters of a workflow id.
 ID_LIMIT = 128
 #: Commands of one decision.
 DECISION_LIMIT = 500
-#: What recording a command adds to its data at most: when its timer is due.
-_ADDED_BYTES = 40
+#: What recording a command adds to the values it carries at most: names, keys, when its timer is due.
+_NAMED_BYTES = 512
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Instants that can be waited for (epoch milliseconds): until the year 2200.
 _LATEST_MS = (datetime(2200, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-_encode = msgspec.json.Encoder().encode
+#: Work of expressions behind which one decision begins nothing more: together with the last one less than
+#: the loop of an engine can spare.
+DECISION_WORK = 8_000_000
+#: Where a walk begins: inside no map.
+_OUTSIDE = Scope()
 
 
 class Decision(NamedTuple):
@@ -84,7 +86,7 @@ def decision(
     if x.at_limit():
         return _alone(_undo("failed", None, "the history reached its limit", deadline_ms))
     walk = _Walk(definition, x, limit)
-    ended, result = walk.sequence(definition.steps, Scope())
+    ended, result = walk.sequence(definition.steps, _OUTSIDE)
     if walk.commands and (walk.broken or (walk.full and walk.failed is None)):
         # What was walked comes first; what cannot begin fails the execution behind it.
         return Decision(walk.commands, True)
@@ -100,7 +102,7 @@ def decision(
     if definition.output is not None:
         try:
             result = definition.output.render(
-                values_for(x, definition.output.expressions, Scope(), walk.derived)
+                values_for(x, definition.output.expressions, _OUTSIDE, walk.derived)
             )
         except ExpressionFault as fault:
             if walk.commands:
@@ -140,7 +142,7 @@ class _Walk:
         self._x = execution
         self._room = max(1, min(limit, EVENT_LIMIT - RESERVE - execution.last_seq))
         self._bytes = FULL_BYTES - execution.bytes
-        self._work = WORK_LIMIT
+        self._work = DECISION_WORK
         self.full = False  # it had to end before it was through
         self.commands: list[Command] = []
         self.derived: dict[str, Any] = {}  # results that no event has: of groups, of what just ended
@@ -218,7 +220,7 @@ class _Walk:
                     raise ExpressionFault(f"`{over.source}` came to no list")
                 if len(items) > LIST_LIMIT:
                     raise ExpressionFault(f"a list of {len(items)} is longer than {LIST_LIMIT}")
-                fits(items)
+                self._bytes -= fits(items)
                 self._add(EventType.MAP_STARTED, step, key, items=items)
                 return self._inside(step, key, items, scope)
             case StartWorkflow() as do:
@@ -248,7 +250,7 @@ class _Walk:
             type=kind, data={"step": step_key, **data}, delay_ms=delay_ms, at_ms=at_ms, step=step
         )
         self.commands.append(command)
-        self._bytes -= len(_encode(command.data)) + _ADDED_BYTES
+        self._bytes -= _NAMED_BYTES
 
     # --- groups --------------------------------------------------------------------------
     def _inside(self, step: Step, key: str, items: list[Any], scope: Scope) -> tuple[bool, Any]:
@@ -286,6 +288,7 @@ class _Walk:
 
     def _render(self, template: Template | None, scope: Scope) -> Any:
         if template is None:
+            self._bytes -= self._x.input_bytes
             return self._x.input
         values: Mapping[str, Any] = values_for(self._x, template.expressions, scope, self.derived)
         budget = Budget()
@@ -293,6 +296,7 @@ class _Walk:
             return template.render(values, budget)
         finally:
             self._work -= budget.work
+            self._bytes -= budget.bytes
 
 
 def _only_fails(step: Step) -> bool:

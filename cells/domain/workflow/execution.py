@@ -6,13 +6,14 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from cells.domain.workflow.events import (
     BYTE_LIMIT,
     EVENT_LIMIT,
     FULL_BYTES,
     RESERVE,
     WARNING_SHARE,
-    Event,
 )
 
 #: The timer behind which compensation is stuck, in place of a step's key.
@@ -33,7 +34,8 @@ class Status(enum.StrEnum):
     CONTINUED_AS_NEW = "CONTINUED_AS_NEW"  # goes on in another execution
 
 
-OPEN = frozenset({Status.RUNNING, Status.COMPENSATING, Status.COMPENSATION_STUCK})
+#: No set: members of an enumeration are hashed by Python.
+OPEN = (Status.RUNNING, Status.COMPENSATING, Status.COMPENSATION_STUCK)
 
 
 class StepState(enum.IntEnum):
@@ -44,39 +46,34 @@ class StepState(enum.IntEnum):
     FAILED = 2
     SKIPPED = 3
     GROUP = 4  # parallel and map: what is inside says how it is
+    ABANDONED = 5  # it had not ended when the execution did, or began to undo: nobody waits for it any more
 
 
-class StepRecord:
+class StepRecord(msgspec.Struct, eq=False):
     """What is recorded of one step. `key` is its id, with `[i]` for each map around it."""
 
-    __slots__ = (
-        "at", "cancel_sent", "child", "ended_at", "error", "fire_at", "idempotency_key", "input", "items",
-        "key", "kind", "known", "late", "order", "result", "signal", "state", "timed_out", "undoes",
-        "undone", "undos",
-    )  # fmt: skip
-
-    def __init__(self, key: str, kind: str, state: StepState, event: Event):
-        self.key = key
-        self.kind = kind
-        self.state = state
-        self.order = event.seq
-        self.at = event.at
-        self.ended_at: int | None = None
-        self.result: Any = None
-        self.error: str | None = None
-        self.known = True  # FAILED: that it did not happen
-        self.idempotency_key: str | None = None
-        self.input: Any = None
-        self.signal: str | None = None  # waits: the name
-        self.fire_at: int | None = None  # of a timer that is pending
-        self.timed_out = False
-        self.child: str | None = None  # its workflow id
-        self.items: list[Any] | None = None  # map
-        self.cancel_sent = False
-        self.undoes: str | None = None  # compensations: the key of the step
-        self.undone = False  # steps: a compensation has succeeded since
-        self.undos = 0  # steps: compensations begun
-        self.late = 0  # steps: successes that were told after it was thought failed
+    key: str
+    kind: str
+    state: StepState
+    order: int  # the sequence of the event that began it
+    at: int
+    fire_at: int | None = None  # of a timer that is pending
+    ended_at: int | None = None
+    result: Any = None
+    error: str | None = None
+    known: bool = True  # FAILED: that it did not happen
+    not_before: int | None = None  # FAILED, and not known: who may still be at it has stopped by then
+    idempotency_key: str | None = None
+    input: Any = None
+    signal: str | None = None  # waits: the name
+    timed_out: bool = False
+    child: str | None = None  # its workflow id
+    items: list[Any] | None = None  # map
+    cancel_sent: bool = False
+    undoes: str | None = None  # compensations: the key of the step
+    undone: bool = False  # steps: a compensation has succeeded since
+    undos: int = 0  # steps: compensations begun
+    late: int = 0  # steps: successes that were told after it was thought failed
 
     @property
     def may_have_happened(self) -> bool:
@@ -89,9 +86,9 @@ class Execution:
 
     __slots__ = (
         "buffered", "bytes", "cancel_requested", "cause", "compensating", "continues", "deadline",
-        "deadline_passed", "definition", "error", "failed_step", "first", "ignored", "input", "last_at",
-        "last_seq", "late_signals", "open", "parent", "resolved", "result", "run_id", "signals", "started_at",
-        "status", "steps", "stuck", "version", "waiting", "workflow_id",
+        "deadline_passed", "definition", "error", "failed_step", "first", "ignored", "input", "input_bytes",
+        "last_at", "last_seq", "late_signals", "open", "parent", "resolved", "result", "run_id", "signals",
+        "started_at", "status", "steps", "stuck", "version", "waiting", "workflow_id",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -101,6 +98,7 @@ class Execution:
         self.definition = ""
         self.version = 0
         self.input: Any = None
+        self.input_bytes = 0  # of the event that brought it
         self.first = True  # no execution of this workflow id before
         self.parent: dict[str, Any] | None = None
         self.started_at = 0

@@ -30,8 +30,9 @@ TERM_LIMIT = 256
 TEXT_LIMIT = 256 * 1024
 #: Bytes of JSON that a value may have: what a start may bring, wrapped once more.
 RESULT_LIMIT = 512 * 1024
-#: What making one value may cost, in the units of `costs.py`: one to three seconds.
-WORK_LIMIT = 8_000_000
+#: What making one value may cost, in the units of `costs.py`: as much as copying some members of each of the
+#: thousand elements of the largest input. One to two seconds.
+WORK_LIMIT = 20_000_000
 
 _TOKEN = re.compile(
     r"""(?P<text>[rRbB]{0,2}(?:\"{3}.*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'))
@@ -64,11 +65,12 @@ class ExpressionFault(ValueError):
 class Budget:
     """What making one value has cost so far."""
 
-    __slots__ = ("made", "work")
+    __slots__ = ("bytes", "made", "work")
 
     def __init__(self) -> None:
         self.work = 0
         self.made = 0  # characters and values
+        self.bytes = 0  # of what was rendered, as JSON
 
     def spend(self, work: int) -> None:
         """It costs that much. Raises `ExpressionFault` past the limit."""
@@ -161,16 +163,18 @@ class Template:
 
     def render(self, values: Mapping[str, Any], budget: Budget | None = None) -> Any:
         """The JSON it stands for. Raises `ExpressionFault`."""
-        made = _render(self._parts, values, budget or Budget())
-        fits(made)
+        budget = budget or Budget()
+        made = _render(self._parts, values, budget)
+        budget.bytes += fits(made)
         return made
 
 
-def fits(value: Any) -> None:
-    """Raises `ExpressionFault` for a value that is too large to be recorded."""
+def fits(value: Any) -> int:
+    """The bytes of its JSON. Raises `ExpressionFault` for a value that is too large to be recorded."""
     size = len(_encode(value))
     if size > RESULT_LIMIT:
         raise ExpressionFault(f"{size} bytes are more than the {RESULT_LIMIT} that one value may have")
+    return size
 
 
 def _render(part: Any, values: Mapping[str, Any], budget: Budget) -> Any:

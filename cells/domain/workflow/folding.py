@@ -16,11 +16,13 @@ from cells.domain.workflow.execution import DEADLINE, Execution, Status, StepRec
 def fold(events: Iterable[Event], execution: Execution | None = None) -> Execution:
     """The meaning of a history; or of more of it, on top of what was folded."""
     state = Execution() if execution is None else execution
-    for event in events:
-        _APPLY[event.type](state, event.data, event)
-        state.last_seq = event.seq
-        state.last_at = event.at
-        state.bytes += event.size
+    apply, size, last = _APPLY, 0, None
+    for last in events:
+        apply[last.type](state, last.data, last)
+        size += last.size
+    if last is not None:
+        state.last_seq, state.last_at = last.seq, last.at
+        state.bytes += size
     return state
 
 
@@ -29,12 +31,14 @@ def _started(x: Execution, d: dict[str, Any], e: Event) -> None:
     x.workflow_id, x.run_id = d["workflow_id"], d["run_id"]
     x.definition, x.version = d["definition"], d["version"]
     x.input, x.first, x.parent = d.get("input"), d.get("first", True), d.get("parent")
+    x.input_bytes = e.size
     x.started_at = e.at
 
 
 def _begin(x: Execution, d: dict[str, Any], e: Event, kind: str) -> StepRecord:
-    record = x.steps[d["step"]] = x.open[d["step"]] = StepRecord(d["step"], kind, StepState.OPEN, e)
-    record.fire_at = d.get("fire_at")
+    key = d["step"]
+    record = StepRecord(key, kind, StepState.OPEN, e.seq, e.at, d.get("fire_at"))
+    x.steps[key] = x.open[key] = record
     return record
 
 
@@ -46,12 +50,12 @@ def _end(x: Execution, record: StepRecord, state: StepState, e: Event) -> None:
 
 
 def _skipped(x: Execution, d: dict[str, Any], e: Event) -> None:
-    record = x.steps[d["step"]] = StepRecord(d["step"], "skipped", StepState.SKIPPED, e)
+    record = x.steps[d["step"]] = StepRecord(d["step"], "skipped", StepState.SKIPPED, e.seq, e.at)
     record.ended_at = e.at
 
 
 def _step_failed(x: Execution, d: dict[str, Any], e: Event) -> None:
-    record = x.steps[d["step"]] = StepRecord(d["step"], "failed", StepState.FAILED, e)
+    record = x.steps[d["step"]] = StepRecord(d["step"], "failed", StepState.FAILED, e.seq, e.at)
     record.error = d.get("error")
     record.undoes = d.get("undoes")
     record.ended_at = e.at
@@ -70,7 +74,7 @@ def _scheduled(x: Execution, d: dict[str, Any], e: Event) -> None:
 
 def _activity_completed(x: Execution, d: dict[str, Any], e: Event) -> None:
     record = x.steps[d["step"]]
-    if record.state is StepState.OPEN:
+    if record.state is StepState.OPEN or record.state is StepState.ABANDONED:
         _end(x, record, StepState.COMPLETED, e)
         record.result = d.get("result")
         if record.undoes is not None:
@@ -96,6 +100,17 @@ def _activity_failed(x: Execution, d: dict[str, Any], e: Event) -> None:
         return
     _end(x, record, StepState.FAILED, e)
     record.error, record.known = d.get("error"), d.get("known", True)
+    record.not_before = d.get("not_before")
+
+
+def _child_failed(x: Execution, d: dict[str, Any], e: Event) -> None:
+    record = x.steps[d["step"]]
+    if record.state is StepState.COMPLETED and d.get("begun") is False and not x.compensating:
+        # One that nobody waits for could not begin.
+        _end(x, record, StepState.FAILED, e)
+        record.result, record.error = None, d.get("error")
+        return
+    _activity_failed(x, d, e)
 
 
 def _cancel_sent(x: Execution, d: dict[str, Any], _: Event) -> None:
@@ -155,7 +170,7 @@ def _timer_fired(x: Execution, d: dict[str, Any], e: Event) -> None:
 
 
 def _group(x: Execution, d: dict[str, Any], e: Event) -> None:
-    record = x.steps[d["step"]] = StepRecord(d["step"], "group", StepState.GROUP, e)
+    record = x.steps[d["step"]] = StepRecord(d["step"], "group", StepState.GROUP, e.seq, e.at)
     record.items = d.get("items")
 
 
@@ -172,15 +187,19 @@ def _cancel_requested(x: Execution, _d: dict[str, Any], _: Event) -> None:
     x.cancel_requested = True
 
 
-def _compensation_started(x: Execution, d: dict[str, Any], _: Event) -> None:
+def _abandon(x: Execution, record: StepRecord, e: Event) -> None:
+    record.state, record.ended_at, record.fire_at = StepState.ABANDONED, e.at, None
+    del x.open[record.key]
+
+
+def _compensation_started(x: Execution, d: dict[str, Any], e: Event) -> None:
     x.compensating = True
     x.status = Status.COMPENSATING
     x.cause, x.error, x.failed_step = d["cause"], d.get("error"), d.get("step")
     x.deadline = d.get("fire_at")
     # Waits and timers end here; runs and children are waited for.
     for record in [r for r in x.open.values() if r.kind in ("wait", "timer")]:
-        record.fire_at = None
-        del x.open[record.key]
+        _abandon(x, record, e)
     x.waiting.clear()
 
 
@@ -208,7 +227,7 @@ def _reset(x: Execution, d: dict[str, Any], _: Event) -> None:
 
 
 def _closes(status: Status) -> Callable[[Execution, dict[str, Any], Event], None]:
-    def apply(x: Execution, d: dict[str, Any], _: Event) -> None:
+    def apply(x: Execution, d: dict[str, Any], e: Event) -> None:
         x.status = status
         x.result = d.get("result")
         if "error" in d:
@@ -216,13 +235,14 @@ def _closes(status: Status) -> Callable[[Execution, dict[str, Any], Event], None
         x.deadline = None
         x.continues = status is Status.CONTINUED_AS_NEW or "reset_to" in d
         if status is not Status.COMPENSATED and status is not Status.CANCELLED:
-            x.open.clear()
+            for record in list(x.open.values()):
+                _abandon(x, record, e)
 
     return apply
 
 
 _T = EventType
-_APPLY: dict[str, Callable[[Execution, dict[str, Any], Event], None]] = {
+_OF_TYPE: dict[EventType, Callable[[Execution, dict[str, Any], Event], None]] = {
     _T.STARTED: _started,
     _T.STEP_SKIPPED: _skipped,
     _T.STEP_FAILED: _step_failed,
@@ -238,7 +258,7 @@ _APPLY: dict[str, Callable[[Execution, dict[str, Any], Event], None]] = {
     _T.MAP_STARTED: _group,
     _T.CHILD_STARTED: _child_started,
     _T.CHILD_COMPLETED: _activity_completed,
-    _T.CHILD_FAILED: _activity_failed,
+    _T.CHILD_FAILED: _child_failed,
     _T.CANCEL_REQUESTED: _cancel_requested,
     _T.COMPENSATION_STARTED: _compensation_started,
     _T.COMPENSATION_STUCK: _stuck,
@@ -252,3 +272,5 @@ _APPLY: dict[str, Callable[[Execution, dict[str, Any], Event], None]] = {
     _T.TERMINATED: _closes(Status.TERMINATED),
     _T.CONTINUED_AS_NEW: _closes(Status.CONTINUED_AS_NEW),
 }
+#: By plain texts: looking a member of an enumeration up runs Python.
+_APPLY = {type_.value: apply for type_, apply in _OF_TYPE.items()}

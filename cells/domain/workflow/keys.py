@@ -9,7 +9,7 @@ Index = tuple[int, ...]
 
 def step_key(step_id: str, index: Index) -> str:
     """`ship`, or `ship[2]` inside the third element of a map."""
-    return step_id + "".join(f"[{i}]" for i in index)
+    return step_id + "".join([f"[{i}]" for i in index]) if index else step_id
 
 
 def split_key(key: str) -> tuple[str, Index]:
@@ -22,6 +22,8 @@ def split_key(key: str) -> tuple[str, Index]:
 def idempotency_key(execution: Execution, step_id: str, index: Index, *, again: int = 0) -> str:
     """`order-88213:charge_card` in the first execution of a workflow id. With the execution's id
     between them where the same step may be meant anew: later executions, elements of a map."""
+    if execution.first and not index and not again:
+        return f"{execution.workflow_id}:{step_id}"
     parts = [execution.workflow_id]
     if not execution.first or index:
         parts.append(execution.run_id)

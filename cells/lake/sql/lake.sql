@@ -45,6 +45,15 @@ SELECT * FROM read_parquet($files, union_by_name = true)
 WHERE tenant_id = $tenant AND workflow_id = $workflow AND ($run IS NULL OR run_id = $run)
 ORDER BY started_at DESC, run_id DESC, seq DESC LIMIT 1;
 
+-- name: lake_workflow_list
+-- Executions of a tenant (tenant_id), the latest start first, behind a place: of each the row of its last event.
+SELECT * FROM read_parquet($files, union_by_name = true)
+WHERE tenant_id = $tenant AND seq = events
+  AND ($status IS NULL OR status = $status) AND ($definition IS NULL OR definition = $definition)
+  AND ($version IS NULL OR definition_version = $version) AND ($prefix IS NULL OR starts_with(workflow_id, $prefix))
+  AND ($after_at IS NULL OR started_at < $after_at OR (started_at = $after_at AND run_id < $after_run))
+ORDER BY started_at DESC, run_id DESC LIMIT $limit;
+
 -- name: lake_workflow_events
 -- Events of an execution (tenant_id, run) behind a sequence.
 SELECT seq, any_value(epoch) AS epoch, any_value(type) AS type, any_value("at") AS "at", any_value(data) AS data

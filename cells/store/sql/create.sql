@@ -23,7 +23,7 @@ GROUP BY 1;
 SELECT count(*)::int FROM (
     SELECT FROM jobs WHERE tenant_id = %(tenant)s AND due_at IS NOT NULL
     UNION ALL
-    SELECT FROM workflows WHERE tenant_id = %(tenant)s AND timer_at IS NOT NULL
+    SELECT FROM workflows WHERE tenant_id = %(tenant)s AND (timer_at IS NOT NULL) IS TRUE
     LIMIT %(limit)s
 ) AS waiting;
 

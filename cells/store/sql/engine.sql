@@ -3,39 +3,57 @@
 SELECT host_id FROM live_hosts WHERE 'engine' = ANY(roles) ORDER BY host_id;
 
 -- name: engine_due
--- Executions of some shards that have something to record or to decide, the longest waiting first; of any
--- tenant that is active here but some. (tenant_id, run_id), perhaps twice. What was put off is passed over, whatever
--- waits for it. Who is passed over is a hashed set, not a join: the order of the index stays the plan. Of those some,
--- too, what somebody wants to stop.
-(SELECT tenant_id, run_id FROM workflow_inbox
- WHERE shard = ANY(%(shards)s::smallint[]) AND tenant_id <> ALL(%(but_not)s::uuid[])
-   AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
-   AND (tenant_id, run_id) NOT IN (SELECT tenant_id, run_id FROM workflows WHERE decide_at > statement_timestamp())
- ORDER BY position LIMIT %(items)s)
+-- Executions of some shards (`mine`: shard by shard) that have something to record or to decide since a time, the
+-- longest waiting first, with since when; of any tenant that is active here but some. (tenant_id, run_id), perhaps
+-- twice. What was put off is passed over, whatever waits for it. No more words are looked at than may be taken: where
+-- there are more, tenants take turns, each with executions that have words, without a time. Of those some, too, what
+-- somebody wants to stop.
+WITH RECURSIVE words AS MATERIALIZED (
+    SELECT tenant_id, run_id, shard, at FROM workflow_inbox WHERE at >= %(since)s ORDER BY at LIMIT %(items)s),
+passed_over AS MATERIALIZED (
+    SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE'
+    UNION ALL SELECT unnest(%(but_not)s::uuid[])),
+put_off AS MATERIALIZED (
+    SELECT tenant_id, run_id FROM workflows WHERE decide_at > statement_timestamp()),
+speaking AS (
+    (SELECT tenant_id FROM workflow_inbox
+     WHERE (SELECT count(*) FROM words) >= %(items)s ORDER BY tenant_id LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id FROM speaking s CROSS JOIN LATERAL (
+        SELECT tenant_id FROM workflow_inbox i WHERE i.tenant_id > s.tenant_id ORDER BY i.tenant_id LIMIT 1) AS n)
+SELECT tenant_id, run_id, at FROM words
+WHERE (%(mine)s::boolean[])[shard + 1] AND tenant_id NOT IN (SELECT tenant_id FROM passed_over)
+  AND (tenant_id, run_id) NOT IN (SELECT tenant_id, run_id FROM put_off)
 UNION ALL
-(SELECT tenant_id, run_id FROM workflows
- WHERE decide_at <= statement_timestamp() AND shard = ANY(%(shards)s::smallint[])
-   AND tenant_id <> ALL(%(but_not)s::uuid[])
-   AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
- ORDER BY decide_at LIMIT %(limit)s)
+SELECT s.tenant_id, n.run_id, NULL FROM speaking s CROSS JOIN LATERAL (
+    SELECT run_id FROM workflow_inbox i
+    WHERE i.tenant_id = s.tenant_id AND (%(mine)s::boolean[])[i.shard + 1] ORDER BY run_id LIMIT %(limit)s) AS n
+WHERE s.tenant_id NOT IN (SELECT tenant_id FROM passed_over)
+  AND (s.tenant_id, n.run_id) NOT IN (SELECT tenant_id, run_id FROM put_off)
 UNION ALL
-(SELECT tenant_id, run_id FROM workflows
- WHERE timer_at <= statement_timestamp() AND shard = ANY(%(shards)s::smallint[])
-   AND tenant_id <> ALL(%(but_not)s::uuid[])
-   AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
- ORDER BY timer_at LIMIT %(limit)s)
+(SELECT tenant_id, run_id, decide_at FROM workflows
+ WHERE decide_at >= %(since)s AND decide_at <= statement_timestamp() AND (%(mine)s::boolean[])[shard + 1]
+   AND tenant_id NOT IN (SELECT tenant_id FROM passed_over)
+ ORDER BY decide_at LIMIT %(items)s)
 UNION ALL
-(SELECT tenant_id, run_id FROM workflow_inbox
- WHERE kind IN ('CANCEL', 'TERMINATE', 'RESOLVE') AND shard = ANY(%(shards)s::smallint[])
+(SELECT tenant_id, run_id, timer_at FROM workflows
+ WHERE timer_at >= %(since)s AND timer_at <= statement_timestamp() AND (%(mine)s::boolean[])[shard + 1]
+   AND tenant_id NOT IN (SELECT tenant_id FROM passed_over)
+ ORDER BY timer_at LIMIT %(items)s)
+UNION ALL
+(SELECT tenant_id, run_id, NULL FROM workflow_inbox
+ WHERE kind IN ('CANCEL', 'TERMINATE', 'RESOLVE') AND (%(mine)s::boolean[])[shard + 1]
    AND tenant_id = ANY(%(but_not)s::uuid[])
    AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
-   AND (tenant_id, run_id) NOT IN (SELECT tenant_id, run_id FROM workflows WHERE decide_at > statement_timestamp())
+   AND (tenant_id, run_id) NOT IN (SELECT tenant_id, run_id FROM put_off)
  ORDER BY position LIMIT %(limit)s);
 
 -- name: engine_next_timer
--- The earliest timer of some shards, of any tenant that is active here but some.
+-- The earliest timer of some shards (`mine`: shard by shard) from a time on, unless it is later than so many
+-- milliseconds from now; of any tenant that is active here but some.
 SELECT timer_at, tenant_id FROM workflows
-WHERE timer_at IS NOT NULL AND shard = ANY(%(shards)s::smallint[]) AND tenant_id <> ALL(%(but_not)s::uuid[])
+WHERE timer_at >= %(since)s AND timer_at <= statement_timestamp() + %(within)s::bigint * interval '1 millisecond'
+  AND (%(mine)s::boolean[])[shard + 1] AND tenant_id <> ALL(%(but_not)s::uuid[])
   AND tenant_id NOT IN (SELECT tenant_id FROM tenants WHERE state <> 'ACTIVE')
 ORDER BY timer_at LIMIT 1;
 
@@ -106,15 +124,16 @@ USING unnest(%(tenants)s::uuid[], %(runs)s::uuid[], %(positions)s::bigint[]) AS 
 WHERE n.tenant_id = c.tenant_id AND n.run_id = c.run_id AND n.position = c.position;
 
 -- name: engine_activities
--- The runs of activities (tenant_id, run, instant, sequence): READY for workers of a task queue, else DUE.
+-- The runs of activities (tenant_id, run, instant, sequence): READY for workers of a task queue, DUE for executors, or
+-- if it is due later.
 INSERT INTO runs (tenant_id, parent_id, scheduled_for, ordinal, kind, state, shard, priority, version, timer_at, due_at,
                   target_id, task_queue, input, spec)
-SELECT tenant_id, run_id, scheduled_for, ordinal, 1, CASE WHEN task_queue IS NULL THEN 'DUE' ELSE 'READY' END, shard, 2,
-       version, CASE WHEN task_queue IS NULL THEN due_at END, due_at, target_id, task_queue, input, spec
+SELECT tenant_id, run_id, scheduled_for, ordinal, 1, CASE WHEN task_queue IS NULL OR later THEN 'DUE' ELSE 'READY' END,
+       shard, 2, version, CASE WHEN task_queue IS NULL OR later THEN due_at END, due_at, target_id, task_queue, input, spec
 FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
-            %(shards)s::smallint[], %(versions)s::int[], %(dues)s::timestamptz[], %(targets)s::text[],
-            %(queues)s::text[], %(inputs)s::bytea[], %(specs)s::bytea[])
-     AS c (tenant_id, run_id, scheduled_for, ordinal, shard, version, due_at, target_id, task_queue, input, spec);
+            %(shards)s::smallint[], %(versions)s::int[], %(dues)s::timestamptz[], %(later)s::boolean[],
+            %(targets)s::text[], %(queues)s::text[], %(inputs)s::bytea[], %(specs)s::bytea[])
+     AS c (tenant_id, run_id, scheduled_for, ordinal, shard, version, due_at, later, target_id, task_queue, input, spec);
 
 -- name: engine_queues
 -- Task queues (tenant_id, name) are there from their first task on.
@@ -150,7 +169,8 @@ INSERT INTO workflow_inbox (tenant_id, run_id, shard, kind, data)
 SELECT f.tenant_id, f.run_id, f.shard, c.kind, c.data
 FROM unnest(%(tenants)s::uuid[], %(workflows)s::text[], %(kinds)s::text[], %(data)s::bytea[]) WITH ORDINALITY
      AS c (tenant_id, workflow_id, kind, data, i)
-JOIN workflows f ON f.tenant_id = c.tenant_id AND f.workflow_id = c.workflow_id AND f.holds_id
+CROSS JOIN LATERAL (SELECT * FROM workflows h
+                    WHERE h.tenant_id = c.tenant_id AND h.workflow_id = c.workflow_id AND h.holds_id LIMIT 1) AS f
 ORDER BY c.i;
 
 -- name: engine_forward
@@ -163,7 +183,7 @@ FROM unnest(%(tenants)s::uuid[], %(runs)s::uuid[], %(kinds)s::text[], %(data)s::
 JOIN workflows f ON f.tenant_id = c.tenant_id AND f.run_id = c.run_id
 CROSS JOIN LATERAL (
     SELECT l.tenant_id, l.run_id, l.shard FROM workflows l
-    WHERE l.tenant_id = f.tenant_id AND l.workflow_id = f.workflow_id AND l.run_id <> f.run_id
+    WHERE l.tenant_id = f.tenant_id AND l.workflow_id = f.workflow_id AND l.workflow_id <> '' AND l.run_id <> f.run_id
       AND coalesce(l.chain, l.run_id) = coalesce(f.chain, f.run_id) AND l.started_at >= f.started_at
     ORDER BY l.holds_id DESC, l.started_at DESC, l.run_id DESC LIMIT 1) AS h
 ORDER BY c.i;

@@ -15,31 +15,49 @@ UNION ALL
 (SELECT todo, tenant_id FROM job_workflows WHERE todo = 'END' LIMIT 1);
 
 -- name: job_workflow_starts
--- Runs of active tenants whose workflows are to start, locked with them: who cancels one waits for its start.
+-- Runs of active tenants whose workflows are to start, locked with them: who cancels one waits for its start. Tenants
+-- take turns: each one's longest waiting, then each one's second.
+WITH RECURSIVE waiting AS (
+    (SELECT tenant_id FROM job_workflows WHERE todo = 'START' ORDER BY tenant_id LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id FROM waiting w CROSS JOIN LATERAL (
+        SELECT o.tenant_id FROM job_workflows o WHERE o.todo = 'START' AND o.tenant_id > w.tenant_id
+        ORDER BY o.tenant_id LIMIT 1) AS n),
+turns AS MATERIALIZED (
+    SELECT f.* FROM waiting w
+    JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE'
+    CROSS JOIN LATERAL (
+        SELECT o.tenant_id, o.parent_id, o.scheduled_for, o.ordinal, o.at, row_number() OVER (ORDER BY o.at) AS turn
+        FROM job_workflows o WHERE o.todo = 'START' AND o.tenant_id = w.tenant_id AND o.at <= clock_timestamp()
+        ORDER BY o.at LIMIT %(limit)s) AS f
+    ORDER BY f.turn, f.at LIMIT %(limit)s)
 SELECT j.tenant_id, j.parent_id, j.scheduled_for, j.ordinal, r.series, r.cancel_requested, v.definition,
        coalesce(r.input, v.payload), t.ownership_epoch, clock_timestamp()
-FROM job_workflows j
+FROM turns n
+JOIN job_workflows j ON j.tenant_id = n.tenant_id AND j.parent_id = n.parent_id AND j.scheduled_for = n.scheduled_for
+                    AND j.ordinal = n.ordinal AND (j.todo = 'START') IS TRUE
 JOIN tenants t ON t.tenant_id = j.tenant_id AND t.state = 'ACTIVE'
 JOIN runs r ON r.tenant_id = j.tenant_id AND r.parent_id = j.parent_id AND r.scheduled_for = j.scheduled_for
            AND r.ordinal = j.ordinal AND r.state = 'RUNNING' AND r.epoch = j.epoch
 JOIN job_versions v ON v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
-WHERE j.todo = 'START' AND j.at <= clock_timestamp()
-ORDER BY j.at LIMIT %(limit)s
+ORDER BY n.turn, n.at
 FOR NO KEY UPDATE OF j, r SKIP LOCKED;
 
 -- name: job_workflow_put_off
--- A run (tenant_id, parent, instant, ordinal) whose workflow could not begin is tried again later, behind others.
+-- A run (tenant_id, parent, instant, ordinal) whose workflow could not begin, or that could not be ended, is tried again
+-- later, behind others.
 UPDATE job_workflows j SET at = clock_timestamp() + interval '1 minute'
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[])
      AS c (tenant_id, parent_id, scheduled_for, ordinal)
 WHERE j.tenant_id = c.tenant_id AND j.parent_id = c.parent_id AND j.scheduled_for = c.scheduled_for
-  AND j.ordinal = c.ordinal AND j.todo = 'START';
+  AND j.ordinal = c.ordinal AND j.todo IS NOT NULL;
 
 -- name: job_workflow_used
 -- Which workflow ids (tenant_id, workflow_id) had an execution before, by position; those that have left, too.
 SELECT c.i::int
 FROM unnest(%(tenants)s::uuid[], %(workflows)s::text[]) WITH ORDINALITY AS c (tenant_id, workflow_id, i)
-WHERE EXISTS (SELECT FROM workflows f WHERE f.tenant_id = c.tenant_id AND f.workflow_id = c.workflow_id)
+WHERE EXISTS (SELECT FROM workflows f
+              WHERE f.tenant_id = c.tenant_id AND f.workflow_id = c.workflow_id AND f.workflow_id <> '')
    OR EXISTS (SELECT FROM workflow_ids_used u WHERE u.tenant_id = c.tenant_id AND u.workflow_id = c.workflow_id);
 
 -- name: job_workflow_begun
@@ -74,17 +92,31 @@ WHERE coalesce(f.chain, f.run_id) = j.run_id AND j.tenant_id = c.tenant_id AND j
   AND j.ordinal = c.ordinal AND j.todo IS NULL;
 
 -- name: job_workflow_ends
--- Runs of active tenants whose workflows have ended, with what completing them needs.
+-- Runs of active tenants whose workflows have ended, with what completing them needs. Tenants take turns.
+WITH RECURSIVE waiting AS (
+    (SELECT tenant_id FROM job_workflows WHERE todo = 'END' ORDER BY tenant_id LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id FROM waiting w CROSS JOIN LATERAL (
+        SELECT o.tenant_id FROM job_workflows o WHERE o.todo = 'END' AND o.tenant_id > w.tenant_id
+        ORDER BY o.tenant_id LIMIT 1) AS n),
+turns AS MATERIALIZED (
+    SELECT f.* FROM waiting w
+    JOIN tenants t ON t.tenant_id = w.tenant_id AND t.state = 'ACTIVE'
+    CROSS JOIN LATERAL (
+        SELECT o.tenant_id, o.parent_id, o.scheduled_for, o.ordinal, o.at, row_number() OVER (ORDER BY o.at) AS turn
+        FROM job_workflows o WHERE o.todo = 'END' AND o.tenant_id = w.tenant_id AND o.at <= clock_timestamp()
+        ORDER BY o.at LIMIT %(limit)s) AS f
+    ORDER BY f.turn, f.at LIMIT %(limit)s)
 SELECT j.tenant_id, j.parent_id, j.scheduled_for, j.ordinal, j.epoch, j.status, j.error, j.result,
        v.definition, r.series, r.attempt, r.priority, r.shard, r.version, r.claimed_at, r.started_at, r.due_at,
        clock_timestamp()
-FROM job_workflows j
-JOIN tenants t ON t.tenant_id = j.tenant_id AND t.state = 'ACTIVE'
+FROM turns n
+JOIN job_workflows j ON j.tenant_id = n.tenant_id AND j.parent_id = n.parent_id AND j.scheduled_for = n.scheduled_for
+                    AND j.ordinal = n.ordinal AND (j.todo = 'END') IS TRUE
 JOIN runs r ON r.tenant_id = j.tenant_id AND r.parent_id = j.parent_id AND r.scheduled_for = j.scheduled_for
            AND r.ordinal = j.ordinal
 JOIN job_versions v ON v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
-WHERE j.todo = 'END'
-ORDER BY j.at LIMIT %(limit)s;
+ORDER BY n.turn, n.at;
 
 -- name: job_workflow_forget
 -- Runs (tenant_id, parent, instant, ordinal) that were completed under that epoch. One whose completion was refused,

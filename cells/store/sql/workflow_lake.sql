@@ -62,7 +62,7 @@ signals AS (
     DELETE FROM workflow_signals s USING gone g
     WHERE s.tenant_id = g.tenant_id AND s.workflow_id = g.workflow_id AND s.run_id = g.chain
       AND NOT EXISTS (SELECT FROM workflows f
-                      WHERE f.tenant_id = g.tenant_id AND f.workflow_id = g.workflow_id
+                      WHERE f.tenant_id = g.tenant_id AND f.workflow_id = g.workflow_id AND f.workflow_id <> ''
                         AND coalesce(f.chain, f.run_id) = g.chain
                         AND NOT EXISTS (SELECT FROM gone o WHERE o.tenant_id = f.tenant_id AND o.run_id = f.run_id))
 )

@@ -30,7 +30,7 @@ CROSS JOIN LATERAL (
 -- The execution that a workflow id means (tenant_id, workflow_id): the one that holds it, else the latest.
 SELECT run_id, workflow_id, shard, status, definition, version, input_hash, region_policy, next_seq, epoch,
        takeovers::text, decide_at, timer_at, history_bytes, parent::text, started_at, closed_at, result, error
-FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s
+FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s AND workflow_id <> ''
 ORDER BY holds_id DESC, started_at DESC, run_id DESC LIMIT 1;
 
 -- name: workflow_latest_of
@@ -39,7 +39,8 @@ SELECT w.i::int, f.run_id, f.workflow_id, f.shard, f.status, f.definition, f.ver
        f.next_seq, f.epoch, f.takeovers::text, f.decide_at, f.timer_at, f.history_bytes, f.parent::text, f.started_at,
        f.closed_at, f.result, f.error
 FROM unnest(%(tenants)s::uuid[], %(workflows)s::text[]) WITH ORDINALITY AS w (tenant_id, workflow_id, i)
-CROSS JOIN LATERAL (SELECT * FROM workflows l WHERE l.tenant_id = w.tenant_id AND l.workflow_id = w.workflow_id
+CROSS JOIN LATERAL (SELECT * FROM workflows l
+                    WHERE l.tenant_id = w.tenant_id AND l.workflow_id = w.workflow_id AND l.workflow_id <> ''
                     ORDER BY l.holds_id DESC, l.started_at DESC, l.run_id DESC LIMIT 1) AS f;
 
 -- name: workflow_get
@@ -50,13 +51,13 @@ FROM workflows WHERE tenant_id = %(tenant)s AND run_id = %(run)s;
 
 -- name: workflow_lock_latest
 -- Locks the execution a workflow id means (tenant_id, workflow_id) for one that will append to it.
-SELECT run_id FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s
+SELECT run_id FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s AND workflow_id <> ''
 ORDER BY holds_id DESC, started_at DESC, run_id DESC LIMIT 1 FOR NO KEY UPDATE;
 
 -- name: workflow_share_latest
 -- Keeps the execution a workflow id means (tenant_id, workflow_id) from being appended to: what is put into
 -- its inbox now is behind everything recorded so far.
-SELECT run_id FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s
+SELECT run_id FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s AND workflow_id <> ''
 ORDER BY holds_id DESC, started_at DESC, run_id DESC LIMIT 1 FOR SHARE;
 
 -- name: workflow_share
@@ -83,7 +84,7 @@ SELECT run_id FROM workflow_ids_used WHERE tenant_id = %(tenant)s AND workflow_i
 SELECT run_id, workflow_id, shard, status, definition, version, input_hash, region_policy, next_seq, epoch,
        takeovers::text, decide_at, timer_at, history_bytes, parent::text, started_at, closed_at, result, error
 FROM (SELECT * FROM workflows
-      WHERE tenant_id = %(tenant)s
+      WHERE tenant_id = %(tenant)s AND started_at > '-infinity'
         AND (%(after_at)s::timestamptz IS NULL OR (started_at, run_id) < (%(after_at)s, %(after_run)s::uuid))
       ORDER BY started_at DESC, run_id DESC LIMIT %(looks)s) AS w
 WHERE (%(status)s::text IS NULL OR status = %(status)s)
@@ -104,7 +105,7 @@ ORDER BY started_at DESC, run_id DESC LIMIT %(limit)s;
 -- name: workflow_list_reached
 -- The last execution that `workflow_list` looks at (tenant_id); none where it sees the end of the list.
 SELECT started_at, run_id FROM workflows
-WHERE tenant_id = %(tenant)s
+WHERE tenant_id = %(tenant)s AND started_at > '-infinity'
   AND (%(after_at)s::timestamptz IS NULL OR (started_at, run_id) < (%(after_at)s, %(after_run)s::uuid))
 ORDER BY started_at DESC, run_id DESC OFFSET %(looks)s - 1 LIMIT 1;
 

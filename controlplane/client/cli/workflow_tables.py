@@ -27,7 +27,7 @@ from controlplane.client.workflow_documents import (
 _WIDTH = 40
 _DEADLINE = "!deadline"
 #: state -> how a step that has it is called.
-_STATES = {"OPEN": "RUNNING", "GROUP": ""}
+_STATES = {"OPEN": "RUNNING", "GROUP": "", "ABANDONED": "ended with it"}
 #: What a stretch of a step is drawn with: worked on, waited for, undone.
 _RAN, _WAITED, _UNDID = "█", "░", "▒"
 

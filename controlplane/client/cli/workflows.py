@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Group
@@ -49,17 +49,25 @@ def start(
     input_: Annotated[
         str | None, typer.Option("--input", "-i", help="JSON, or @file, or @- for stdin.")
     ] = None,
+    new_id: Annotated[
+        bool, typer.Option("--new-id", help="Refused if any workflow had the id, even one that is closed.")
+    ] = False,
     wait: Wait = False,
     timeout: Timeout = 300.0,
 ) -> None:
-    """Start a workflow. The same start again answers the one it began."""
+    """Start a workflow. The same start again answers the one it began; another start under the id of one that
+    is closed begins another one, and says so."""
     workflow_id = id_ or f"{definition}-{uuid.uuid4().hex[:8]}"
     given = {} if input_ is None else {"input": payload_of(input_)["payload"]}
-    begun = session.client.workflows.start(workflow_id, definition, version=version, **given)
+    reuse: Literal["REJECT"] | None = "REJECT" if new_id else None
+    begun = session.client.workflows.start(workflow_id, definition, version=version, id_reuse=reuse, **given)
     if wait:
         _end(session, workflow_id, timeout, well=("COMPLETED",))
         return
     word = "started" if begun.created else "was started before, by this start"
+    if begun.previous is not None:
+        before = begun.previous
+        word = f"started anew (the one before, {before.run_id}, is {before.status.lower()})"
     hint = f"`clockhouse workflows show {workflow_id}` tells where it stands."
     session.answer(
         begun.raw, lambda: f"{workflow_id} {word}, under {begun.definition} {begun.version}. {hint}"
@@ -163,6 +171,7 @@ def signal(
 def cancel(
     session: Session,
     workflow: WorkflowId,
+    execution: Execution = None,
     reason: Reason = None,
     yes: Yes = False,
     wait: Wait = False,
@@ -170,8 +179,9 @@ def cancel(
 ) -> None:
     """Ask a workflow to stop: what is under way ends, then what was done is undone."""
     then = "what can be undone is"
-    session.confirm(f"Cancel {workflow}? {_standing(session, workflow, then)}", yes=yes)
-    found = session.client.workflows.cancel(workflow, reason=reason)
+    shown, standing = _standing(session, workflow, execution, then)
+    session.confirm(f"Cancel {workflow}? {standing}", yes=yes)
+    found = session.client.workflows.cancel(workflow, reason=reason, run_id=shown)
     if wait:
         _end(session, workflow, timeout, well=("CANCELLED",))
         return
@@ -179,23 +189,31 @@ def cancel(
 
 
 @command(app, "terminate")
-def terminate(session: Session, workflow: WorkflowId, reason: Reason = None, yes: Yes = False) -> None:
+def terminate(
+    session: Session,
+    workflow: WorkflowId,
+    execution: Execution = None,
+    reason: Reason = None,
+    yes: Yes = False,
+) -> None:
     """End a workflow at once. Nothing is undone."""
-    session.confirm(f"Terminate {workflow}? {_standing(session, workflow, 'nothing is undone')}", yes=yes)
-    found = session.client.workflows.terminate(workflow, reason=reason)
+    shown, standing = _standing(session, workflow, execution, "nothing is undone")
+    session.confirm(f"Terminate {workflow}? {standing}", yes=yes)
+    found = session.client.workflows.terminate(workflow, reason=reason, run_id=shown)
     session.answer(found.raw, lambda: f"{workflow} ends as it is. Nothing is undone.")
 
 
-def _standing(session: Session, workflow: str, then: str) -> str:
-    """What an end will touch, in numbers."""
-    steps = session.client.workflows.timeline(workflow).steps
+def _standing(session: Session, workflow: str, execution: str | None, then: str) -> tuple[str, str]:
+    """Which execution an end is for, and what it will touch, in numbers."""
+    timeline = session.client.workflows.timeline(workflow, run_id=execution)
+    steps = timeline.steps
     forward = [step for step in steps if not step.compensates and step.kind in _WORK]
     open_ = [
         step.step for step in steps if not step.compensates and step.state == "OPEN" and step.kind != "group"
     ]
     done = sum(step.state == "COMPLETED" for step in forward)
     under = f"under way: {listed(open_)}" if open_ else "nothing is under way"
-    return f"{counted(done, 'step')} done, of which {then}; {under}."
+    return timeline.run_id, f"{counted(done, 'step')} done, of which {then}; {under}."
 
 
 @command(app, "reset")
@@ -234,6 +252,7 @@ def migrate(
 def resolve(
     session: Session,
     workflow: WorkflowId,
+    execution: Execution = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what did not succeed.")] = False,
     close: Annotated[bool, typer.Option("--close", help="Close it as it is.")] = False,
     note: Annotated[str | None, typer.Option(help="Kept in the history.")] = None,
@@ -242,11 +261,13 @@ def resolve(
     """Decide about a workflow whose compensation is stuck."""
     if retry == close:
         raise Wrong("say --retry or --close")
+    timeline = session.client.workflows.timeline(workflow, run_id=execution)
     if close:
-        steps = session.client.workflows.timeline(workflow).steps
-        left = [one.step for one in steps if one.compensates and one.state != "COMPLETED"]
+        left = [one.step for one in timeline.steps if one.compensates and one.state != "COMPLETED"]
         session.confirm(f"Close {workflow}? Not undone: {listed(left)}.", yes=yes)
-    found = session.client.workflows.resolve(workflow, "close" if close else "retry", note=note)
+    found = session.client.workflows.resolve(
+        workflow, "close" if close else "retry", note=note, run_id=timeline.run_id
+    )
     done = "is closed as it is" if close else "tries again what did not succeed"
     session.answer(found.raw, lambda: f"{workflow} {done}.")
 

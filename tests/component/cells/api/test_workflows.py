@@ -229,3 +229,51 @@ async def test_without_the_right_nothing_is_shown_or_done(api: Api) -> None:
     assert "input" not in history[0]["data"]
     await reader.problem("POST", "/v1/workflows/order-88213:cancel", status=403, code="FORBIDDEN")
     await api.with_scopes(Scope.JOBS_READ).problem("GET", "/v1/workflows", status=403, code="FORBIDDEN")
+
+
+async def test_a_signal_that_no_step_waits_for_is_refused(api: Api, engine: None) -> None:
+    await started(api)
+    problem = await api.problem(
+        "POST", "/v1/workflows/order-88213/signals/pickd_up", {"signal_id": "s"}, status=422, code="INVALID"
+    )
+    (fault,) = problem["errors"]
+    assert fault["detail"] == (
+        "no step of order_fulfillment 7 waits for a signal pickd_up; its steps wait for picked_up"
+    )
+    taken = await api.ok(
+        "POST", "/v1/workflows/order-88213/signals/picked_up", {"signal_id": "s"}, status=202
+    )
+    assert taken["status"] == "accepted", "before anybody waits"
+
+
+async def test_another_start_under_the_id_of_a_closed_workflow_says_so(api: Api, engine: None) -> None:
+    first = await started(api)
+    assert first["previous"] is None
+    await api.ok("POST", "/v1/workflows/order-88213:terminate", status=202)
+    closed = await has_status(api, "TERMINATED")
+    assert (await api.ok("POST", "/v1/workflows", START))["run_id"] == first["run_id"], "the same start"
+    other = {**START, "input": {"order_id": 1, "amount_cents": 1}}
+    problem = await api.problem(
+        "POST", "/v1/workflows", {**other, "id_reuse": "REJECT"}, status=409, code="WORKFLOW_ID_IN_USE"
+    )
+    assert problem["detail"] == "A closed workflow had the id order-88213."
+    second = await api.ok("POST", "/v1/workflows", other, status=201)
+    assert second["previous"] == {
+        "run_id": first["run_id"],
+        "status": "TERMINATED",
+        "closed_at": closed["closed_at"],
+    }
+    refused = await api.problem(
+        "POST", "/v1/workflows/order-88213:cancel", {"run_id": first["run_id"]}, status=409, code="CONFLICT"
+    )
+    assert second["run_id"] in refused["detail"]
+    assert (await api.get("/v1/workflows/order-88213"))["status"] == "RUNNING"
+
+
+async def test_what_had_not_ended_when_the_workflow_did_is_abandoned(api: Api, engine: None) -> None:
+    await started(api)
+    await poll(api, "payments")
+    await api.ok("POST", "/v1/workflows/order-88213:terminate", status=202)
+    closed = await has_status(api, "TERMINATED")
+    (step,) = (await api.get("/v1/workflows/order-88213/timeline"))["steps"]
+    assert (step["state"], step["ended_at"]) == ("ABANDONED", closed["closed_at"])

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from cells.api.pulled import Outcome
+from cells.domain import ids
+from cells.domain.workflow.execution import StepState
 from tests.component.cells.workflows.harness import Flows
 
 
@@ -239,3 +241,20 @@ async def test_a_map_has_so_many_under_way_and_no_more(flows: Flows, at_once: in
     assert row.status == "COMPLETED"
     assert len(keys) == 7
     assert (await flows.execution("m-1")).result == [n * 10 for n in range(7)]
+
+
+async def test_a_child_that_cannot_begin_fails_its_step_even_where_nobody_waits_for_it(flows: Flows) -> None:
+    await flows.register(CHILD)
+    await flows.register(parent(wait=False))
+    row, _ = await flows.start("p-1", "parent", given={"n": 7})
+    await flows.start(f"p-1-{ids.encode(ids.WORKFLOW_RUN, row.run_id)}-sub", "child", given="another")
+    await flows.settle()
+    await flows.do("q")
+    execution = await flows.execution("p-1")
+    record = execution.steps["sub"]
+    assert (record.state, record.error) == (StepState.FAILED, "its workflow id is in use")
+    assert not record.may_have_happened
+    undo = await flows.do("q")  # what began behind it was cancelled; what came before is undone
+    assert undo.claim.definition.activity is not None
+    assert undo.claim.definition.activity.type == "UNDO"
+    assert (await flows.row("p-1")).status == "COMPENSATED"

@@ -13,6 +13,7 @@ import pytest
 from cells.clock import SystemClock
 from cells.observability.metrics import Metrics
 from cells.store import engine as store_engine
+from cells.store import slow_deciding
 from cells.workflow_ports import Stepped, Taken, Turn
 from cells.workflows.engine import TAKEN_ELSEWHERE_SECONDS, WorkflowEngine
 from tests.component.cells.store.world import now
@@ -158,10 +159,10 @@ async def test_one_that_takes_too_long_is_put_off_and_keeps_no_other_up(
     bad = names[3]
     for name in names:
         await flows.signal(name, signal_id=f"s-{name}", name="go")
-    monkeypatch.setattr(store_engine, "TRANSACTION_SECONDS", 0.0)
+    monkeypatch.setattr(slow_deciding, "TRANSACTION_SECONDS", 0.0)
     if known:
         # Its decision alone takes longer than all may take together.
-        monkeypatch.setattr(store_engine, "PLANNING_SECONDS", 0.002)
+        monkeypatch.setattr(slow_deciding, "PLANNING_SECONDS", 0.002)
     planner = flows.planner = SlowPlanner(workflow_database_url, bad)
     await flows.settle()
     assert await statuses(flows, names) == ["RUNNING" if n == bad else "COMPLETED" for n in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -274,3 +275,49 @@ async def test_one_that_cannot_begin_keeps_no_other_up(flows: Flows) -> None:
     await flows.sql(b"UPDATE job_workflows SET at = now() WHERE todo = 'START'")
     await flows.runs_of_jobs()
     assert await flows.sql(b"SELECT count(*) FROM workflows") == [(5,)]
+
+
+async def test_one_that_cannot_be_ended_keeps_no_other_up(flows: Flows) -> None:
+    await flows.register(SHORT)
+    jobs = [Job(flows) for _ in range(3)]
+    for job in jobs:
+        await flows.world.create(job.job)
+        await flows.world.claim(member_of(job.job, flows.tenant))
+    await flows.runs_of_jobs()
+    for _ in jobs:
+        await flows.do("q")
+    stuck = jobs[1].job.job_id
+
+    def finish(end: JobEnd) -> Completion:
+        if end.key.parent_id == stuck:
+            raise ZeroDivisionError(stuck)
+        return completion_of(end)
+
+    await flows.store.end_job_workflows(finish, limit=10, host_id=flows.world.host_id)
+    states = dict(await flows.sql(b"SELECT parent_id, state FROM runs WHERE kind = 0"))
+    assert [states[job.job.job_id] for job in jobs] == ["SUCCEEDED", "RUNNING", "SUCCEEDED"]
+    assert await flows.store.end_job_workflows(finish, limit=10, host_id=flows.world.host_id) == (0, ())
+    await flows.sql(b"UPDATE job_workflows SET at = now()")
+    await flows.store.end_job_workflows(completion_of, limit=10, host_id=flows.world.host_id)
+    assert await flows.sql(b"SELECT count(*) FROM job_workflows") == [(0,)]
+
+
+async def test_tenants_take_turns_in_having_their_workflows_begun_and_ended(flows: Flows) -> None:
+    other = Flows(world=replace(flows.world, a=flows.world.b))
+    for each, count in ((flows, 4), (other, 1)):
+        await each.register(SHORT)
+        for _ in range(count):
+            job = Job(each)
+            await each.world.create(job.job)
+            await each.world.claim(member_of(job.job, each.tenant))
+    host_id = flows.world.host_id
+    assert await flows.store.start_job_workflows(workflow_id, flows.begin, limit=2, host_id=host_id) == 2
+    assert await flows.sql(b"SELECT count(DISTINCT tenant_id) FROM workflows") == [(2,)]
+    await flows.store.start_job_workflows(workflow_id, flows.begin, limit=10, host_id=host_id)
+    await flows.settle()
+    for each, count in ((flows, 4), (other, 1)):
+        for _ in range(count):
+            await each.do("q")
+    assert (await flows.store.end_job_workflows(completion_of, limit=2, host_id=host_id))[0] == 2
+    left = await flows.sql(b"SELECT tenant_id, count(*)::int FROM job_workflows GROUP BY 1")
+    assert left == [(flows.tenant, 3)]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+from cells.api.history import find_workflows
 from cells.lake.folder import FolderFiles
 from cells.lake.reader import LakeReader
 from cells.lake.workflows import WorkflowArchive
 from cells.lake.writer import Place
+from cells.workflow_ports import WorkflowFilter
 from tests.component.cells.store.world import now
 from tests.component.cells.workflows.harness import Flows
 from tests.component.cells.workflows.test_chains import LOOP
@@ -171,3 +175,47 @@ async def test_files_that_a_crash_left_go(flows: Flows, tmp_path: Path) -> None:
     assert await lake.archive.sweep(timedelta(days=1)) == 0, "somebody may be about to make it a part"
     assert await lake.archive.sweep(timedelta(0)) == 1
     assert [file.name for file in lake.files.list("workflows/")] == [kept]
+
+
+async def test_lists_go_on_in_the_lake(flows: Flows, tmp_path: Path) -> None:
+    await flows.register()
+    lake = Lake(flows, tmp_path)
+    for days, name in ((60, "oldest"), (45, "older"), (40, "old"), (0, "recent")):
+        await ordered(flows, name)
+        await aged(flows, name, days)
+        await flows.sql(
+            b"UPDATE workflows SET started_at = started_at - %(age)s::interval WHERE workflow_id = %(name)s",
+            {"age": timedelta(days=days, hours=1), "name": name},
+        )
+    await flows.start("long", given={})
+    await flows.sql(
+        b"UPDATE workflows SET started_at = started_at - interval '50 days' WHERE workflow_id = 'long'"
+    )
+    assert await lake.move_out() == 3
+    call: Any = SimpleNamespace(
+        tenant_id=flows.tenant, services=SimpleNamespace(store=flows.world.store, history=lake.reader)
+    )
+
+    async def pages(limit: int, **where: Any) -> list[str]:
+        """Ids of all pages, one after the other."""
+        names: list[str] = []
+        after = None
+        for _ in range(10):
+            found = await find_workflows(call, WorkflowFilter(**where), after=after, limit=limit)
+            names += [row.workflow_id for row in found.rows]
+            if len(found.rows) < limit and found.reached is None:
+                return names
+            last = found.rows[-1]
+            after = found.reached or (last.started_at, last.run_id)
+        raise AssertionError("it never ends")
+
+    everything = ["recent", "old", "older", "long", "oldest"]
+    for limit in (1, 2, 3, 10):
+        assert await pages(limit) == everything, limit
+    assert await pages(2, status="COMPLETED") == ["recent", "old", "older", "oldest"]
+    assert await pages(2, prefix="old") == ["old", "older", "oldest"]
+    assert await pages(2, definition="another") == []
+    (one,) = (await lake.reader.list_workflows(flows.tenant, WorkflowFilter(), after=None, limit=1)).rows
+    assert one.workflow_id == "old"
+    call.tenant_id = flows.world.b.tenant_id
+    assert await pages(5) == []

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
-from cells.domain.outcome import RESULT_TOO_LONG
+from cells.domain.outcome import RESULT_TOO_LONG, CallError
 from cells.domain.run import BODY_LIMIT, RESULT_LIMIT
 from cells.execution.recording import Answer, completion_of
 from cells.ports import Claim, Member
 from tests.component.cells.store.world import ms, now
 from tests.component.cells.workflows.harness import Flows
 
+ONCE = {"retry": {"max_attempts": 1}}
 FETCH = {"task_queue": "q", "type": "FETCH"}
 #: Two bytes a letter: bounds count bytes.
 WIDE = "\N{LATIN SMALL LETTER U WITH DIAERESIS}"
 
 
-def text(**activity: Any) -> str:
+def text(more: Mapping[str, Any], **activity: Any) -> str:
     """A step, and one that reads what it answered."""
     steps = [
-        {"id": "fetch", "activity": activity or FETCH, "compensate_with": "drop"},
+        {"id": "fetch", "activity": activity or FETCH, "compensate_with": "drop", **more},
         {
             "id": "store",
             "activity": {"task_queue": "next", "type": "STORE"},
@@ -44,8 +46,8 @@ def rows(size: int) -> dict[str, str]:
     return result
 
 
-async def begun(flows: Flows, **activity: Any) -> None:
-    await flows.register(text(**activity))
+async def begun(flows: Flows, more: Mapping[str, Any] | None = None, **activity: Any) -> None:
+    await flows.register(text(more or {}, **activity))
     await flows.start("report-1", "report")
     await flows.settle()
 
@@ -148,3 +150,40 @@ async def test_a_call_that_answers_too_much_has_failed_and_is_undone(flows: Flow
     assert failed.data == {"step": "fetch", "error": RESULT_TOO_LONG, "known": False}
     await flows.do("undo")
     assert (await flows.row("report-1")).status == "COMPENSATED"
+
+
+async def test_what_undoes_waits_until_nobody_can_be_at_it_any_more(flows: Flows) -> None:
+    await begun(flows, {"timeout": "30s", **ONCE}, target_id="tgt_report", path="/fetch")
+    before = ms(now())
+    await called(flows, Answer(error=CallError.TIMEOUT))
+    failed = next(e for e in await flows.history("report-1") if e.type == "ACTIVITY_FAILED")
+    # The lease of a call is its timeout and a minute; behind it comes a margin.
+    assert 30_000 + 60_000 < failed.data["not_before"] - before < 30_000 + 60_000 + 60_000
+    ((state, due, timer),) = await flows.sql(
+        b"SELECT state, due_at, timer_at FROM runs WHERE task_queue = 'undo'"
+    )
+    assert (state, ms(due), ms(timer)) == ("DUE", failed.data["not_before"], failed.data["not_before"])
+    assert await flows.poll("undo") == []
+
+
+@pytest.mark.parametrize("answer", [Answer(status=500), Answer(status=429)])
+async def test_what_was_answered_is_over(flows: Flows, answer: Answer) -> None:
+    await begun(flows, ONCE, target_id="tgt_report", path="/fetch")
+    await called(flows, answer)
+    failed = next(e for e in await flows.history("report-1") if e.type == "ACTIVITY_FAILED")
+    assert "not_before" not in failed.data
+    assert failed.data.get("known", True) is (answer.status == 429)
+    if answer.status == 500:
+        await flows.do("undo")
+    assert (await flows.row("report-1")).status == "COMPENSATED"
+
+
+@pytest.mark.parametrize("error", [CallError.CONNECTION, CallError.NAME])
+async def test_what_was_never_sent_has_not_happened(flows: Flows, error: CallError) -> None:
+    await begun(flows, ONCE, target_id="tgt_report", path="/fetch")
+    await called(flows, Answer(error=error, reached=False))
+    failed = next(e for e in await flows.history("report-1") if e.type == "ACTIVITY_FAILED")
+    assert "known" not in failed.data
+    row = await flows.row("report-1")
+    assert row.status == "COMPENSATED"
+    assert await flows.sql(b"SELECT unsure FROM workflows") == [(False,)]

@@ -52,6 +52,7 @@ def test_who_may_not_changes_nothing(owner: Signed) -> None:
     for path, body in (
         ("/settings/", {"display_name": "x", "timezone": "UTC", "theme": "auto"}),
         ("/settings/support", {"hours": "1"}),
+        ("/settings/limits", {"compensation_deadline_seconds": "3d"}),
         ("/settings/members/", {"email": "x@example.com", "role": "viewer"}),
         (f"/settings/members/{owner.membership.public_id}/remove", {}),
         ("/settings/keys/new", {"name": "k", "scopes": "jobs:read", "token": "t"}),

@@ -38,6 +38,18 @@ AT = datetime(2026, 11, 30, 8, tzinfo=UTC)
             {"signal_id": "s", "payload": {"at": "2026-11-30T08:00:00Z"}},
         ),
         (workflow_calls.cancel_workflow("o-1"), "POST", "/v1/workflows/o-1:cancel", {}),
+        (
+            workflow_calls.terminate_workflow("o-1", run_id="wr_1"),
+            "POST", "/v1/workflows/o-1:terminate", {"run_id": "wr_1"},
+        ),
+        (
+            workflow_calls.resolve_workflow("o-1", "retry", run_id="wr_1"),
+            "POST", "/v1/workflows/o-1:resolve", {"action": "retry", "run_id": "wr_1"},
+        ),
+        (
+            workflow_calls.start_workflow("o-1", "order", id_reuse="REJECT"),
+            "POST", "/v1/workflows", {"workflow_id": "o-1", "definition": "order", "id_reuse": "REJECT"},
+        ),
         (workflow_calls.reset_workflow("o", "s[2]"), "POST", "/v1/workflows/o:reset", {"step": "s[2]"}),
         (definition_calls.get_definition("order"), "GET", "/v1/workflow-definitions/order", None),
         (

@@ -145,6 +145,22 @@ def test_what_people_write_is_not_too_much() -> None:
     assert Template({"all": "${input}"}).render(values)["all"]["order_id"] == 7
 
 
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("input.items.filter(i, i.qty > 3)", 600),
+        ("input.items.map(i, {'sku': i.sku, 'qty': i.qty})", 1000),
+        ("input.items.exists(i, i.sku == 'sku-999')", 1000),
+    ],
+)
+def test_the_largest_input_can_be_worked_on(source: str, count: int) -> None:
+    place = {"a": 1, "b": "y" * 40}
+    items = [{"sku": f"sku-{n:03}", "qty": n % 7, "name": "x" * 120, "place": place} for n in range(count)]
+    given = {"input": {"items": items}}
+    assert 128 * 1024 < len(msgspec.json.encode(given)) < 256 * 1024
+    assert Expression(source).evaluate(given)
+
+
 def test_a_value_is_no_larger_than_what_may_be_recorded() -> None:
     given = {"input": {"text": "x" * 100_000}}
     with pytest.raises(ExpressionFault, match=f"more than {RESULT_LIMIT} bytes"):
