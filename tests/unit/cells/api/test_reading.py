@@ -171,7 +171,7 @@ def test_every_fault_is_listed_at_its_place() -> None:
         ({"dispatch_window_seconds": 0}, "/dispatch_window_seconds"),
         ({"name": ""}, "/name"),
         ({"name": "a\nb"}, "/name"),
-        ({"region_policy": "STRICT"}, "/region_policy"),
+        ({"region_policy": "NOWHERE"}, "/region_policy"),
     ],
 )
 def test_one_wrong_member(change: dict[str, Any], pointer: str) -> None:
