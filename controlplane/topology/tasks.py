@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import structlog
 from celery import shared_task
-from django.db.models.functions import Now
 
-from controlplane.topology.actions.provisioning import note_ready, waits_for
-from controlplane.topology.cell_client import CellUnreachable, call_cell
+from controlplane.topology.actions.provisioning import observe
+from controlplane.topology.cell_client import CellUnreachable
 from controlplane.topology.models import Cell, CellState
 from controlplane.topology.push import settle_drift
 from controlplane.topology.relocating import go_on, running
@@ -29,13 +28,7 @@ def check_drift() -> None:
 def observe_cells() -> None:
     """Keeps what each cell says about itself, for the operators' pages."""
     for cell in Cell.objects.exclude(state=CellState.RETIRED):
-        try:
-            status = call_cell(cell, "GET", "/internal/status")
-        except CellUnreachable as e:
-            Cell.objects.filter(pk=cell.pk).update(status_error=str(e)[:500])
-        else:
-            Cell.objects.filter(pk=cell.pk).update(status=status, status_at=Now(), status_error="")
-            note_ready(cell, waits_for(cell, status if isinstance(status, dict) else {}))
+        observe(cell)
 
 
 @shared_task(name="controlplane.topology.tasks.go_on_relocating")

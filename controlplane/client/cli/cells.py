@@ -6,6 +6,7 @@ import functools
 import os
 import secrets
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -59,7 +60,7 @@ def add(
     """
     file = env_file or Path(f"{name}.env")
     key = _key_in(file) or secrets.token_hex(32)
-    _write(file, _environment(session, name, region, url, database_url, valkey_url, key))
+    _write(file, _environment(name, region, url, database_url, valkey_url, key))
     added = session.client.cells.add(
         name,
         region=region,
@@ -79,6 +80,7 @@ def add(
         session.say(f"[yellow]Warning:[/yellow] {warning}")
     session.say(f"Start it where it shall run: set -a; . {file}; python -m cells.host")
     ready = _until_ready(session, name, wait)
+    session.now = datetime.now(UTC)  # it may have taken a while
     found = session.client.cells.get(name)
     session.answer(dict(found.raw) | {"ready": ready}, functools.partial(cell_card, session, found))
     if not ready:
@@ -89,23 +91,24 @@ def add(
 
 
 def _environment(
-    session: Session, name: str, region: str, url: str, database_url: str, valkey_url: str, key: str
-) -> str:
-    bind = url.split(",")[0].partition("://")[2].split("/")[0]
-    return "\n".join(
-        (
-            f"CELL_NAME={name}",
-            f"CELL_REGION={region}",
-            f"CELL_BIND={bind}",
-            f"CELL_DATABASE_URL='{database_url}'",
-            f"CELL_VALKEY_URL='{valkey_url}'",
-            f"{_KEY}={name}:{key}",
-            "# Of the installation; every cell has the same two:",
-            "#CELL_INSTALLATION_KEY=",
-            "#CELL_CONTROL_URL=",
-            "",
-        )
-    )
+    name: str, region: str, url: str, database_url: str, valkey_url: str, key: str
+) -> dict[str, str]:
+    """What the cell's processes are told, but for what all cells of the installation share."""
+    return {
+        "CELL_NAME": name,
+        "CELL_REGION": region,
+        "CELL_BIND": url.split(",")[0].partition("://")[2].split("/")[0],
+        "CELL_DATABASE_URL": f"'{database_url}'",
+        "CELL_VALKEY_URL": f"'{valkey_url}'",
+        _KEY: f"{name}:{key}",
+    }
+
+
+_SHARED = (
+    "# Of the installation; every cell has the same two:",
+    "#CELL_INSTALLATION_KEY=",
+    "#CELL_CONTROL_URL=",
+)
 
 
 def _key_in(file: Path) -> str | None:
@@ -118,13 +121,23 @@ def _key_in(file: Path) -> str | None:
     raise Wrong(f"{file} is there and holds no {_KEY}; name another --env-file")
 
 
-def _write(file: Path, text: str) -> None:
-    """A file only its owner can read; what somebody has added to it stays."""
-    if file.exists():
-        return
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def _write(file: Path, values: dict[str, str]) -> None:
+    """A file only its owner can read. Of one that is there, the same variables are set anew (an address may
+    have been wrong), and what somebody has added to it stays."""
+    lines = file.read_text().splitlines() if file.exists() else list(_SHARED)
+    left = dict(values)
+    for n, line in enumerate(lines):
+        variable = line.partition("=")[0]
+        if variable in left:
+            lines[n] = f"{variable}={left.pop(variable)}"
+    made = [f"{variable}={value}" for variable, value in left.items()]
+    text = "\n".join([*made, *lines, ""])
+    beside = file.with_name(file.name + ".new")
+    beside.unlink(missing_ok=True)
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as opened:
         opened.write(text)
+    beside.rename(file)
 
 
 def _until_ready(session: Session, name: str, wait: int) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -128,17 +129,27 @@ def _migrate(database_url: str) -> tuple[str, ...]:
 
 
 def check_cell(*, name: str) -> Readiness:
-    """Asks a cell now whether it works. The first time it does is remembered with its site."""
+    """Asks a cell now whether it works. What it says is kept, as when beat asks."""
     cell = Cell.objects.filter(pk=name).first()
     if cell is None:
         raise NotFound(f"no cell {name}")
+    waits = observe(cell)
+    return Readiness(ready=not waits, waits_for=tuple(waits))
+
+
+def observe(cell: Cell) -> list[str]:
+    """Asks a cell how it is, keeps that for people, and answers what it waits for. The first time that it
+    works is remembered with its site."""
     try:
         status = call_cell(cell, "GET", "/internal/status")
     except CellUnreachable as away:
-        return Readiness(ready=False, waits_for=(_advice(cell, away),))
+        Cell.objects.filter(pk=cell.pk).update(status_error=str(away)[:500])
+        return [_advice(cell, away)]
+    Cell.objects.filter(pk=cell.pk).update(status=status, status_at=Now(), status_error="")
     waits = waits_for(cell, status if isinstance(status, dict) else {})
-    note_ready(cell, waits)
-    return Readiness(ready=not waits, waits_for=tuple(waits))
+    if not waits:
+        Site.objects.filter(cell=cell, primary=True, ready_at=None).update(ready_at=timezone.now())
+    return waits
 
 
 def waits_for(cell: Cell, status: dict[str, Any]) -> list[str]:
@@ -158,12 +169,6 @@ def waits_for(cell: Cell, status: dict[str, Any]) -> list[str]:
     if at is not None and (skew := abs((timezone.now() - at).total_seconds())) > _MOST_SKEW:
         waits.append(f"its clock and ours are {skew:.1f} s apart")
     return waits
-
-
-def note_ready(cell: Cell, waits: list[str]) -> None:
-    """Remembers when a cell was first seen to work."""
-    if not waits:
-        Site.objects.filter(cell=cell, primary=True, ready_at=None).update(ready_at=timezone.now())
 
 
 def _advice(cell: Cell, away: CellUnreachable) -> str:

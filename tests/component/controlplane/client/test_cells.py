@@ -63,6 +63,16 @@ def test_a_cell_is_added_and_a_second_run_goes_on_with_its_key(
     assert json.loads(again.stdout)["ready"] is True
     assert server.received[3].body["key_hex"] == sent["key_hex"]
     assert file.read_text() == written
+    # An address that was wrong is put right; what somebody has added stays.
+    file.write_text(written.replace("#CELL_INSTALLATION_KEY=", "CELL_INSTALLATION_KEY=11"))
+    server.script = [_added(made=False, applied=[]), {"ready": True, "waits_for": []}, CELL]
+    moved = [argument.replace("@db/", "@other/") for argument in ADD]
+    assert cli(*moved).exit_code == 0
+    put_right = file.read_text()
+    assert "CELL_DATABASE_URL='postgresql://u:secret@other/c1'" in put_right
+    assert "CELL_INSTALLATION_KEY=11" in put_right
+    assert f"CELL_KEYS=c1:{sent['key_hex']}" in put_right
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.write_text("something else")
     other = cli(*ADD)
     assert other.exit_code == 2
