@@ -179,6 +179,10 @@ def set_cell_state(*, name: str, state: CellState, actor: Actor, reason: str) ->
 
 @transaction.atomic
 def _set_cell_state(*, name: str, state: CellState, unsettled: str | None, actor: Actor, reason: str) -> Cell:
+    # Placements and moves weigh cells under their region's lock: none of them sees the state before.
+    region = Cell.objects.filter(pk=name).values_list("region_id", flat=True).first()
+    if region is not None:
+        lock_region(region)
     cell = lock_cell(name)
     before = CellState(cell.state)
     if before == state:
