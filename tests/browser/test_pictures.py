@@ -117,7 +117,7 @@ def _look_at(visitor: Visitor, page: Page, found: dict[str, dict[str, list[str]]
     status = visitor.go(page.path)
     faults = [f"answered {status}"] if status != page.status else []
     if page.name == "reference":
-        expect(visitor.page.locator(".opblock-tag").first).to_be_attached()
+        expect(visitor.page.locator(".opblock-tag").first).to_be_attached(timeout=90_000)
     for theme, sights in groupby(_SIGHTS, key=lambda sight: sight[1]):
         # Our own pages follow the system's theme by themselves; the admin's have a switch.
         visitor.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
