@@ -28,7 +28,7 @@ class FiltersForm(Strict):
 class EditNotificationRule(ReasonMixin):
     """A JSON merge patch; lists and filters are replaced as a whole."""
 
-    name = Text(required=False, max_length=200)
+    name = Text(required=False, allow_blank=True, max_length=200)
     kinds = serializers.ListField(child=Text(max_length=60), required=False, max_length=100)
     filters = FiltersForm(required=False)
     channel = serializers.ChoiceField(_CHANNELS, required=False)
@@ -41,7 +41,7 @@ class EditNotificationRule(ReasonMixin):
 class NewNotificationRule(ReasonMixin):
     """`kinds`: names of `GET /v1/notification-kinds`, or `*`. WEBHOOK needs `url`, EMAIL `emails`."""
 
-    name = Text(max_length=200)
+    name = Text(allow_blank=True, max_length=200)  # refused with all other faults at once
     kinds = serializers.ListField(child=Text(max_length=60), max_length=100)
     filters = FiltersForm(required=False, default=dict)
     channel = serializers.ChoiceField(_CHANNELS)

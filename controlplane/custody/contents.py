@@ -63,12 +63,13 @@ def cell_of(tenant_id: uuid.UUID) -> CellClient:
     )
 
 
-def _of_cell(segment: str, *, one: Callable[[Row], str] | None = None) -> Reader:
-    """A list of the cell; `one` names the path of each item's whole document."""
+def _of_cell(segment: str, *, one: Callable[[Row], str] | None = None, paged: bool = True) -> Reader:
+    """A list of the cell; `one` names the path of each item's whole document. Not `paged`: it comes whole."""
 
     def read(tenant_id: uuid.UUID, cursor: str) -> Page:
         client = cell_of(tenant_id)
-        found = client.get(f"/v1/{segment}", limit=PAGE, cursor=cursor)
+        asked = {"limit": PAGE, "cursor": cursor} if paged else {}
+        found = client.get(f"/v1/{segment}", **asked)
         rows = found["items"]
         if one is not None:
             whole = client.get_many(one(item) for item in rows)
@@ -132,7 +133,7 @@ KINDS: tuple[tuple[str, Reader], ...] = (
     ("notification_rules", _of_rows(lambda t: NotificationRule.objects.filter(tenant=t), show_rule)),
     ("targets", _of_cell("targets")),
     ("calendars", _of_cell("calendars", one=lambda item: path("calendars", item["calendar_id"]))),
-    ("task_queues", _of_cell("task-queues")),
+    ("task_queues", _of_cell("task-queues", paged=False)),
     ("jobs", _of_cell("jobs", one=lambda item: path("jobs", item["job_id"]))),
     ("runs", _of_cell("runs")),
     ("dead_letters", _of_cell("dlq")),

@@ -111,7 +111,8 @@ def run(export_id: uuid.UUID) -> bool:
         _LOG.warning("a tenant's export was taken over", export=str(export))
         return False
     except Exception as e:  # noqa: BLE001 - whatever went wrong, it is kept, counted and tried again
-        said = f"{type(e).__name__}: {e}"[:1000]
+        faults = "".join(f"; {fault.place} {fault.detail}" for fault in getattr(e, "faults", ()))
+        said = f"{type(e).__name__}: {e}{faults}"[:1000]
         _LOG.warning("a tenant's export failed", export=str(export), error=said)
         tries = TenantExport.objects.values_list("attempts", flat=True).get(pk=export_id)
         if tries >= _TRIES:

@@ -7,9 +7,10 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -21,8 +22,9 @@ from controlplane.locks import lock_tenant
 from controlplane.notifications.backoff import GIVEN_UP
 from controlplane.notifications.checking import Wanted, faults_of
 from controlplane.notifications.envelope import SECRET_BYTES, show_secret
-from controlplane.notifications.kinds import TEST
+from controlplane.notifications.kinds import OF_CELLS, TEST
 from controlplane.notifications.mails import STOPPED
+from controlplane.notifications.matching import EVERYTHING
 from controlplane.notifications.models import (
     OPEN,
     Channel,
@@ -33,8 +35,10 @@ from controlplane.notifications.models import (
     NotificationRule,
 )
 from controlplane.notifications.telling import at_once
+from controlplane.sql import named_sql
 from controlplane.topology.cell_keys import installation_sealer
 
+_SQL = named_sql(Path(__file__).parent / "sql" / "notifications.sql")
 #: Rules of one tenant, and how long two secrets may sign together.
 MOST_RULES = 50
 LONGEST_OVERLAP = timedelta(days=30)
@@ -120,6 +124,13 @@ def _locked(
     return rule
 
 
+def _read_from_now(rule: NotificationRule) -> None:
+    """What happens behind this commit is told, though cells' feeds are read a moment later."""
+    if rule.enabled and ({*rule.kinds} & {*OF_CELLS, EVERYTHING}):
+        with connection.cursor() as cursor:
+            cursor.execute(_SQL["read_from_now"], {"tenant": rule.tenant_id})
+
+
 @transaction.atomic
 def create_rule(*, tenant_id: uuid.UUID | None, wanted: Wanted, actor: Actor, reason: str) -> Made:
     """A new rule; with the channel WEBHOOK its secret is in the answer, once."""
@@ -135,6 +146,7 @@ def create_rule(*, tenant_id: uuid.UUID | None, wanted: Wanted, actor: Actor, re
         id=rule_id, tenant_id=tenant_id, sealed_secret=sealed, created_by=actor.name, **_cleaned(wanted)
     )
     rule.refresh_from_db()
+    _read_from_now(rule)
     record(
         action="notification_rule.create", subject=rule.public_id, tenant_id=tenant_id, actor=actor,
         reason=reason, after=_shown(rule),
@@ -173,6 +185,7 @@ def edit_rule(
         rule.stopped_because, rule.failures, rule.held_until = "", 0, None
     rule.version += 1
     rule.save()
+    _read_from_now(rule)
     record(
         action="notification_rule.edit", subject=rule.public_id, tenant_id=tenant_id, actor=actor,
         reason=reason, before=before, after=_shown(rule),

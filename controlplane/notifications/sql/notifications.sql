@@ -101,6 +101,12 @@ WHERE (%(after)s::uuid IS NULL OR f.tenant_id > %(after)s::uuid)
               WHERE (r.tenant_id = f.tenant_id OR r.tenant_id IS NULL) AND r.enabled AND r.kinds && %(kinds)s::varchar[])
 ORDER BY f.tenant_id LIMIT %(limit)s;
 
+-- name: read_from_now
+-- A tenant's feed, or everybody's for operators' rules, is read from here on, where it was not read yet.
+INSERT INTO notifications_feedplace (tenant_id)
+SELECT tenant_id FROM topology_placement WHERE %(tenant)s::uuid IS NULL OR tenant_id = %(tenant)s
+ON CONFLICT DO NOTHING;
+
 -- name: forget_readers
 -- Places of tenants whose rules want nothing of cells any more: whoever asks anew begins with what happens then.
 DELETE FROM notifications_feedplace f

@@ -89,7 +89,7 @@ def test_from_coroutines(server: Server) -> None:
 
     async def all_of_it() -> None:
         async with AsyncClockhouse(api_url=server.url, api_key="k", retries=QUICK) as client:
-            assert (await client.notifications.get("ntr_1")).kinds == ["run.dead_lettered"]
+            assert list((await client.notifications.get("ntr_1")).kinds) == ["run.dead_lettered"]
             assert (await client.tenant_exports.get("tex_1")).over
 
     asyncio.run(all_of_it())
