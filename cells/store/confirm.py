@@ -57,8 +57,8 @@ class Confirmation(StoreBase):
 
         connection.add_notice_handler(hear)
         try:
-            await run(connection, "confirm_waits")
-            if await fetch_one(connection, "confirm_mark") is None:
+            await run(connection, "cell_confirm_waits")
+            if await fetch_one(connection, "cell_confirm_mark") is None:
                 raise LeaseLost("the lease of this cell has ended")
             # Neither a timeout of statements nor a client that leaves ends this wait; a cancel does.
             commit = asyncio.ensure_future(connection.commit())

@@ -49,7 +49,7 @@ class Crowding(StoreBase):
     async def meters_left(self) -> MetersLeft:
         """See `insight.InsightStore.meters_left`."""
         async with self._database.transaction() as connection:
-            unsealed, unshipped = await fetch_row(connection, "crowding_meters")
+            unsealed, unshipped = await fetch_row(connection, "cell_meters_open")
         return MetersLeft(unsealed=unsealed, unshipped=unshipped)
 
 

@@ -104,7 +104,7 @@ class Events(StoreBase):
     async def home_epoch(self) -> int:
         """See `happenings.EventStore.home_epoch`."""
         async with self._database.transaction() as connection:
-            (epoch,) = await fetch_row(connection, "events_home")
+            (epoch,) = await fetch_row(connection, "cell_events_home")
         return int(epoch)
 
     async def add_event(

@@ -26,7 +26,7 @@ ACROSS_TENANTS = {
     "cells/store/sql/workflow_lake.sql:lake_workflow_ids_expire": "whatever is over goes, whoever's",
     "cells/store/sql/meters.sql:meters_sealed_until": "how far the cell is shipped, over all tenants",
     "cells/store/sql/transfer.sql:link_sync_slots_drop": "asks whether anybody is copied at all",
-    "cells/store/sql/crowding.sql:crowding_meters": "what the cell has not shipped, over all tenants",
+    "cells/store/sql/crowding.sql:cell_meters_open": "what the cell has not shipped, over all tenants",
     "cells/store/sql/status.sql:status_vitals": "how many dead letters the cell has, over all tenants",
     "cells/store/sql/status.sql:status_oldest": "how late the cell is, over all tenants",
 }

@@ -32,7 +32,7 @@ SELECT s.tenant_id, sum(s.started)::bigint, max(s.started)::bigint, max(s.lag_ma
 FROM tenants t JOIN run_stats s ON s.tenant_id = t.tenant_id AND s.minute >= %(since)s AND s.minute < %(until)s
 GROUP BY s.tenant_id ORDER BY 2 DESC, 1;
 
--- name: crowding_meters
+-- name: cell_meters_open
 -- Whether something is journalled that no meter counts yet, and sealed meters (of any tenant_id) that nobody has
 -- acknowledged, counted to a bound.
 SELECT EXISTS (SELECT FROM journal j WHERE j.at >= c.metered_until),

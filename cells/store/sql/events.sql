@@ -87,6 +87,6 @@ FROM (SELECT o.tenant_id, e.due_at,
 WHERE t.tenant_id = n.tenant_id
 RETURNING t.tenant_id, n.late, n.due_at;
 
--- name: events_home
+-- name: cell_events_home
 -- The cell's epoch: a takeover raises it.
 SELECT epoch FROM cell;

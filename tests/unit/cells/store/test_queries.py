@@ -12,6 +12,8 @@ from cells.store.upkeep import KEPT
 
 FOLDER = Path(__file__).resolve().parents[4] / "cells" / "store"
 USERS = (FOLDER, FOLDER.parent / "transfer")
+#: Asks one statement of a database that may be a standby, where no store can be opened.
+PASSIVE = FOLDER.parent / "passive.py"
 #: Statements about the cell as a whole: its schema, hosts, shards, cursors, minutes and what ends.
 CELL_WIDE = re.compile(
     r"^(migrations|cell|partitions|host|hosts|shards|journal|fold|seal|status|purge|lake|link)_|^engine_hosts$"
@@ -20,7 +22,8 @@ CELL_WIDE = re.compile(
 
 
 def test_every_statement_is_used_and_every_use_exists() -> None:
-    code = "\n".join(path.read_text() for folder in USERS for path in folder.glob("*.py"))
+    files = (PASSIVE, *(path for folder in USERS for path in folder.glob("*.py")))
+    code = "\n".join(path.read_text() for path in files)
     used = set(re.findall(r'"([a-z]+(?:_[a-z]+)+)"', code)) | {f"purge_{what}" for what in KEPT}
     assert [name for name in QUERIES if name not in used] == []
 
