@@ -21,6 +21,7 @@ from billing.models import (
     MeterCorrection,
     MeterWatermark,
     PriceBook,
+    RouterMark,
     UnitPrice,
     UsageDay,
 )
@@ -184,6 +185,15 @@ class BillingPeriodAdmin(_ReadOnly):
     list_display = ("month", "tenant_id", "state", "waits_for", "closed_at")
     list_filter = ("state", "month")
     ordering = ("-month", "tenant_id")
+
+
+@admin.register(RouterMark)
+class RouterMarkAdmin(_ReadOnly):
+    """How far each router has told what it counted; closing a month waits for them."""
+
+    list_display = ("host", "sealed_until", "heard_at")
+    search_fields = ("host",)
+    ordering = ("sealed_until",)
 
 
 @admin.register(MeterWatermark)
