@@ -1,7 +1,7 @@
 -- name: tail_from
 -- From when on a copy of this database may lack rows: the last that were written under an earlier epoch, and as much
--- before that as a transaction may take.
-SELECT coalesce(max(at), '-infinity'::timestamptz) - interval '60 seconds' FROM journal WHERE epoch < %(epoch)s;
+-- before that as a transaction may take. A database without any such row lacks all of them.
+SELECT coalesce(max(at) - interval '60 seconds', to_timestamp(0)) FROM journal WHERE epoch < %(epoch)s;
 
 -- name: tail_rows
 -- What was written from then on.

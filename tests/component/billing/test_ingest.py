@@ -120,7 +120,7 @@ def test_too_old_and_too_new(tenant: Tenant) -> None:
         [
             _record(tenant, minute=_text(NOW - timedelta(days=36))),
             _record(tenant, minute=_text(NOW - timedelta(days=34))),
-            _record(tenant, minute=_text(NOW + timedelta(minutes=10))),
+            _record(tenant, minute=_text(NOW + timedelta(days=1))),
         ]
     ) == [Result.TOO_OLD, Result.ACCEPTED, Result.TOO_NEW]
 

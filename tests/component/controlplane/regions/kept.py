@@ -27,8 +27,8 @@ from tests.component.cells.standby.clusters import SMALL
 from tests.waiting import eventually_sync
 
 REGIONS = ("a", "b", "c")
-#: A tenth of the real times.
-TIMING = Timing().scaled(0.1)
+#: A third of the real times: a busy machine keeps an owner from renewing for a second or two.
+TIMING = Timing().scaled(0.3)
 
 
 class Site:
