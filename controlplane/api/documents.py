@@ -187,6 +187,16 @@ class CellDocument(Document):
         return int(getattr(cell, "promised", None) or 0)
 
 
+class NPlusOneDocument(Document):
+    """Whether a region can lose any one of its shared cells: the hardest to lose, the runs a second promised
+    on it, and the room that the others have for them."""
+
+    holds = serializers.BooleanField()
+    cell = serializers.CharField()
+    promised = serializers.IntegerField()
+    room = serializers.IntegerField()
+
+
 class ChoiceDocument(Document):
     """Which cell a tenant would get, and why not the others."""
 
@@ -196,7 +206,7 @@ class ChoiceDocument(Document):
     left = serializers.DictField(
         child=serializers.IntegerField(), help_text="Of cells that fit: promises left afterwards, runs/s."
     )
-    n_plus_one = serializers.JSONField(
+    n_plus_one = NPlusOneDocument(
         allow_null=True, help_text="The hardest loss of a cell with it; null in a region of one shared cell."
     )
     overridden = serializers.BooleanField()

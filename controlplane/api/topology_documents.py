@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from controlplane.api.documents import CellDocument, Document
+from controlplane.api.documents import CellDocument, Document, NPlusOneDocument
 from controlplane.topology.headroom import Spare
 from controlplane.topology.models import Cell, Relocation
 from controlplane.topology.overview import CellView, RegionView
@@ -62,16 +62,6 @@ class RelocationDocument(Document):
     @extend_schema_field(RelocationProgressDocument)
     def get_progress(self, relocation: Relocation) -> dict[str, Any]:
         return dict(RelocationProgressDocument(progress_of(relocation)).data)
-
-
-class NPlusOneDocument(Document):
-    """Whether a region can lose any one of its shared cells: the hardest to lose, the runs a second promised
-    on it, and the room that the others have for them."""
-
-    holds = serializers.BooleanField()
-    cell = serializers.CharField()
-    promised = serializers.IntegerField()
-    room = serializers.IntegerField()
 
 
 class RelocationStepDocument(Document):
