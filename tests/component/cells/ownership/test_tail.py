@@ -25,7 +25,7 @@ def _seqs(rows: list[TailRow]) -> list[int]:
     return [row.seq for row in rows]
 
 
-def test_an_owner_that_had_received_nothing_lacks_all(cell_database_url: str, empty_database_url: str) -> None:
+def test_an_owner_that_received_nothing_lacks_all(cell_database_url: str, empty_database_url: str) -> None:
     migrate(empty_database_url)
     _wrote(cell_database_url, 1)
     _wrote(cell_database_url, 2, after=timedelta(days=1))
