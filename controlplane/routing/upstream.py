@@ -157,11 +157,23 @@ class _Link(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.ended and self._reusable and self.usable and self._fault is None:
+        transport = self._transport
+        # An answer that came before its request was sent whole leaves a rest that would precede the next one.
+        spoken = transport is not None and transport.get_write_buffer_size() == 0
+        if transport is not None and spoken and self.usable and self._over:
+            if self._paused:
+                # The last of a large answer came while much of it waited. Whoever is next would hear nothing.
+                self._paused = False
+                transport.resume_reading()
             self.idle_since = self._loop.time()
             self._links.append(self)
         else:
             self.abort()
+
+    @property
+    def _over(self) -> bool:
+        """Whether its answer came to a clean end, after which another one may follow."""
+        return self.ended and self._reusable and self._fault is None
 
     def abort(self) -> None:
         """Close it."""

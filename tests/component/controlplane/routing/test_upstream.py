@@ -10,6 +10,7 @@ import pytest
 
 from controlplane.routing.upstream import Broken, NotConnected, TooSlow, Upstream
 from deploy.ports import Reservation
+from tests.waiting import eventually
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -126,6 +127,43 @@ async def test_a_body_may_end_with_its_connection_and_a_cut_one_is_no_body() -> 
         with pytest.raises(Broken):
             assert [part async for part in answer.parts()] == []
         answer.close()
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_connection_whose_answer_was_held_back_to_its_end_is_read_from_again(streamed: bool) -> None:
+    length = 256 * 1024 + 1  # with its last byte too much waits
+    large = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + b"x" * length
+    small = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+    upstream = Upstream(silence_s=5)
+    async with server(answering(large, small)) as (url, seen):
+        answer = await upstream.ask(url, "GET", "/", [], b"")
+        await eventually(lambda: answer._link.ended)
+        assert answer._link._paused
+        if streamed:
+            assert sum([len(part) async for part in answer.parts()]) == length
+        else:
+            assert len(await answer.read()) == length
+        answer.close()
+        assert await whole(upstream, url) == (200, b"hello")
+        assert seen == [0]
+        await upstream.close()
+
+
+async def test_an_answer_before_its_request_was_sent_whole_costs_the_connection() -> None:
+    over = asyncio.Event()
+
+    async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+        await over.wait()
+
+    upstream = Upstream(silence_s=5)
+    async with server(refuses) as (url, seen):
+        assert await whole(upstream, url, "POST", b"x" * 64 * 1024 * 1024) == (413, b"no")
+        assert await whole(upstream, url) == (413, b"no")
+        assert seen == [0, 1]
+        over.set()
+        await upstream.close()
 
 
 async def test_nobody_there_silence_and_nonsense_are_told_apart() -> None:
