@@ -91,25 +91,15 @@ class Lane:
     def put(self, work: Work) -> None:
         """Have it called as soon as a slot is free."""
         self.ready.append(work)
-        while self._idle:
-            waiter = self._idle.pop()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-        if len(self._workers) < self.slots and not self._closed:
-            worker = asyncio.get_running_loop().create_task(self._work())
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+        self._rouse()
 
     def bound(self, slots: int) -> None:
         """It may use so many of its slots from now on; at least one. What is being called goes on."""
         before, self.bounded = self.bounded, max(1, min(slots, self.slots))
         if self.bounded <= before:
             return
-        for _ in range(min(self.bounded - self.running, len(self.ready), len(self._idle))):
-            waiter = self._idle.pop()
-            if not waiter.done():
-                waiter.set_result(None)
+        for _ in range(min(self.bounded - self.running, len(self.ready))):
+            self._rouse()
         if self._hungry and self.worthwhile():
             self.wake.set()
 
@@ -187,6 +177,18 @@ class Lane:
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+
+    def _rouse(self) -> None:
+        """Have an idle worker look at what is ready, or a new one where none is idle."""
+        while self._idle:
+            waiter = self._idle.pop()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        if len(self._workers) < self.slots and not self._closed:
+            worker = asyncio.get_running_loop().create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()

@@ -60,6 +60,30 @@ async def test_no_more_than_its_slots_at_once() -> None:
     await lane.close()
 
 
+async def test_what_waited_for_a_narrow_bound_begins_as_soon_as_it_is_wide() -> None:
+    opened = asyncio.Event()
+
+    async def call(_: Work) -> None:
+        await opened.wait()
+
+    lane = Lane(Priority.DEFAULT, 8, call)
+    target = Target((uuid.UUID(int=1), "tgt_a"))
+    lane.bound(1)
+    for n in range(5):
+        lane.put(work(lane, target))
+        if n == 0:
+            await eventually(lambda: lane.running == 1)
+    assert (lane.running, len(lane.ready)) == (1, 4)
+    lane.bound(4)
+    await eventually(lambda: lane.running == 4)
+    assert len(lane.ready) == 1
+    lane.bound(8)
+    await eventually(lambda: lane.running == 5)
+    opened.set()
+    await eventually(lambda: lane.finished == 5)
+    await lane.close()
+
+
 async def test_fast_calls_make_room_ahead_and_slow_ones_none() -> None:
     async def call(_: Work) -> None:
         return None
