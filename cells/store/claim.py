@@ -36,7 +36,7 @@ from cells.store.claim_batch import (
     to_unix_seconds,
     version_keys,
 )
-from cells.store.database import Connection, Row, fetch_all, fetch_row, run
+from cells.store.database import Connection, Purpose, Row, fetch_all, fetch_row, run
 from cells.store.definitions import Version, decode_definition
 from cells.store.job_workflows import begin_workflows, take_workflows
 from cells.store.journal import Entry, seconds
@@ -70,7 +70,7 @@ class Claims(StoreBase):
         versions = [self._definitions.get(m.tenant_id, m.parent_id, m.generation) for m in jobs]
         unknown = [i for i, version in enumerate(versions) if version is None]
         urgent = all(m.priority <= Priority.HIGH for m in (*jobs, *runs))
-        async with self._database.transaction(urgent=urgent) as connection:
+        async with self._database.transaction(Purpose.URGENT if urgent else Purpose.COMMON) as connection:
             async with connection.pipeline():
                 wanted = [jobs[i] for i in unknown]
                 fetched = await run(connection, "claim_definitions", version_keys(wanted)) if wanted else None

@@ -8,6 +8,7 @@ into sequential scans.
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -22,6 +23,9 @@ from cells.store.queries import QUERIES
 
 Row = tuple[Any, ...]
 Connection = AsyncConnection[Row]
+
+#: How long connecting may take at the start of a process (seconds).
+OPEN_SECONDS = 10.0
 
 _SETTINGS = {
     "timezone": "UTC",
@@ -46,44 +50,66 @@ _PASSING = (
 )
 
 
-#: Of a pool of that size, connections are kept for what is urgent.
-_URGENT_FROM, _URGENT = 6, 2
+class Purpose(enum.Enum):
+    """What a connection is wanted for."""
+
+    COMMON = enum.auto()  # requests, DEFAULT and LOW work, upkeep
+    URGENT = enum.auto()  # claims of CRITICAL and HIGH work
+    LEASE = enum.auto()  # a process's own lease: it touches nothing that others lock
+
+
+#: Of a pool of that size, so many connections are kept for these uses.
+_KEPT_FROM, _KEPT = 6, {Purpose.URGENT: 2, Purpose.LEASE: 1}
 
 
 class Database:
-    """The connections to one cell's PostgreSQL. Of more than a few some are kept for what is urgent: a flood
-    of requests or of LOW work, which holds all others, must not keep a lease or a CRITICAL run waiting."""
+    """The connections to one cell's PostgreSQL. Of more than a few some are kept: a flood of requests or of LOW
+    work, which holds all others, must not keep a CRITICAL run waiting, and no claims that wait for a lock a lease."""
 
     def __init__(self, url: str, *, pool_size: int, application_name: str) -> None:
-        kept = _URGENT if pool_size >= _URGENT_FROM else 0
-        self._pool = _pool(url, pool_size - kept, application_name, least=2)
-        self._urgent = _pool(url, kept, application_name, least=kept) if kept else self._pool
+        kept = _KEPT if pool_size >= _KEPT_FROM else {}
+        self._sizes = {Purpose.COMMON: pool_size - sum(kept.values()), **kept}
+        self._url, self._application_name = url, application_name
+        self._pools = self._made()
 
     async def open(self) -> Self:
-        """Connect. `Retryable` if the engine does not answer."""
+        """Connect. `Retryable` if the engine does not answer; it may be called again then."""
+        if all(pool.closed for pool in self._pools.values()):
+            self._pools = self._made()  # one that was closed, or not opened in time, cannot be opened again
         with MappedErrors():
-            for pool in dict.fromkeys((self._pool, self._urgent)):
-                await pool.open(wait=True, timeout=10.0)
+            try:
+                for pool in self._pools.values():
+                    if pool.closed:
+                        await pool.open(wait=True, timeout=OPEN_SECONDS)
+            except BaseException:
+                await self.close()
+                raise
         return self
 
     async def close(self) -> None:
         """Close every connection."""
-        for pool in dict.fromkeys((self._pool, self._urgent)):
+        for pool in self._pools.values():
             await pool.close()
 
     @asynccontextmanager
-    async def transaction(self, *, urgent: bool = False) -> AsyncIterator[Connection]:
+    async def transaction(self, use: Purpose = Purpose.COMMON) -> AsyncIterator[Connection]:
         """A connection; its transaction is committed on a clean exit, else rolled back."""
         with MappedErrors():
-            async with (self._urgent if urgent else self._pool).connection() as connection:
+            async with self._pools.get(use, self._pools[Purpose.COMMON]).connection() as connection:
                 yield connection
+
+    def _made(self) -> dict[Purpose, AsyncConnectionPool[Connection]]:
+        return {
+            use: _pool(self._url, size, self._application_name, least=min(2, size))
+            for use, size in self._sizes.items()
+        }
 
 
 def _pool(url: str, size: int, application_name: str, *, least: int) -> AsyncConnectionPool[Connection]:
     options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     return AsyncConnectionPool(
         url,
-        min_size=min(least, size),
+        min_size=least,
         max_size=size,
         open=False,
         timeout=5.0,

@@ -8,7 +8,7 @@ from cells.contract import SHARDS
 from cells.ports import HostLease, Retryable
 from cells.store import arrays
 from cells.store.base import StoreBase
-from cells.store.database import fetch_all, fetch_one, run
+from cells.store.database import Purpose, fetch_all, fetch_one, run
 
 
 def fair_share(host_id: int, dispatchers: Sequence[int]) -> int:
@@ -25,7 +25,7 @@ class Hosts(StoreBase):
     async def register_host(self, *, name: str, roles: Sequence[str], lease_ms: int) -> HostLease:
         """A new incarnation; `name` is unique per process start. The lease may be shorter than asked for:
         it ends with the cell's own. `Retryable` while that has ended."""
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(Purpose.LEASE) as connection:
             row = await fetch_one(
                 connection, "host_register", {"name": name, "roles": list(roles), "lease_ms": lease_ms}
             )
@@ -38,7 +38,7 @@ class Hosts(StoreBase):
 
     async def renew_host(self, *, host_id: int, lease_ms: int) -> HostLease | None:
         """Extend the lease from now; None if it, or the cell's, has ended (it never comes back)."""
-        async with self._database.transaction(urgent=True) as connection:
+        async with self._database.transaction(Purpose.LEASE) as connection:
             row = await fetch_one(connection, "host_renew", {"host": host_id, "lease_ms": lease_ms})
             if row is None:
                 return None
@@ -48,7 +48,7 @@ class Hosts(StoreBase):
 
     async def retire_host(self, *, host_id: int) -> None:
         """End the lease at once."""
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(Purpose.LEASE) as connection:
             await run(connection, "host_retire", {"host": host_id})
 
     async def share_shards(self, *, host_id: int) -> frozenset[int]:

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from cells.ports import Retryable, Terminal
+from cells.store.database import Purpose
 from cells.store.migrate import migrate, migrations
 from cells.store.postgres import PostgresStore
 from cells.store.queries import QUERIES
@@ -54,7 +55,7 @@ async def test_a_database_belongs_to_one_cell(world: World, cell_database_url: s
 
 async def test_an_engine_that_is_away_is_retryable() -> None:
     store = PostgresStore("postgresql://nobody@127.0.0.1:1/none", cell_name="c", pool_size=1)
-    store._database._pool.timeout = 0.2
+    store._database._pools[Purpose.COMMON].timeout = 0.2
     with pytest.raises(Retryable):
         await store.get_tenant(new_id())
 
