@@ -63,8 +63,9 @@ _KEPT_FROM, _KEPT = 6, {Purpose.URGENT: 2, Purpose.LEASE: 1}
 
 
 class Database:
-    """The connections to one cell's PostgreSQL. Of more than a few some are kept: a flood of requests or of LOW
-    work, which holds all others, must not keep a CRITICAL run waiting, and no claims that wait for a lock a lease."""
+    """The connections to one cell's PostgreSQL. Of more than a few some are kept: a flood of requests or of
+    LOW work, which holds all others, must not keep a CRITICAL run waiting, and claims that wait for a lock
+    must not keep a lease waiting."""
 
     def __init__(self, url: str, *, pool_size: int, application_name: str) -> None:
         kept = _KEPT if pool_size >= _KEPT_FROM else {}
