@@ -103,20 +103,22 @@ local function take_from(p, shard, minute, groups, until_ms, limit)
 end
 
 -- Spend the budget on what is due at one instant, a few of each shard at a time, and beside it what other tenants
--- have due with it. Another shard is the first one each time.
+-- have due with it. Another shard is the first one each time; one that gives less than asked for has no more.
 local function take_turns(p, minute, shards, groups, at_ms)
-  local each, start, others, took = math.max(math.floor(budget / #shards), 1), now % #shards, true, 1
-  while budget > 0 and took > 0 do
-    took = 0
-    for i = 1, #shards do
-      local shard = shards[(start + i - 1) % #shards + 1]
-      local n, first = take_from(p, shard, minute, groups, at_ms, math.min(each, budget))
+  local start, turns, others = now % #shards, {}, true
+  for i = 1, #shards do turns[i] = shards[(start + i - 1) % #shards + 1] end
+  while #turns > 0 do
+    local each, more = math.max(math.floor(budget / #turns), 1), {}
+    for _, shard in ipairs(turns) do
+      local asked = math.min(each, budget)
+      local n, first = take_from(p, shard, minute, groups, at_ms, asked)
       if n > 0 and others then take_others(p, shard, minute, groups, at_ms, first) end
       settle_head(p, shard, minute)
-      took, budget = took + n, budget - n
+      budget = budget - n
       if budget <= 0 then return end
+      if n == asked then more[#more + 1] = shard end
     end
-    others = false
+    turns, others = more, false
   end
 end
 

@@ -203,6 +203,26 @@ async def test_a_flood_does_not_delay_what_is_due_with_it(
     assert len({pack(m) for m in got}) == len(got) == 20_050
 
 
+async def test_shards_that_have_no_more_are_not_asked_again(
+    queue: ValkeyQueue, clock: SetClock, member: MakeMember, tenants: list[uuid.UUID], valkey: redis.Redis
+) -> None:
+    """Most of an instant may be one shard's: the others must not cost a look for each few of it."""
+    due = clock.now_ms() + 1000
+    await queue.put_rates({tenants[0]: 1_000_000})
+    await queue.add([member(due, shard=0) for _ in range(1_500)])
+    await queue.add([member(due + 1, shard=shard) for shard in range(1, SHARDS)])
+
+    async def looks() -> int:
+        return int((await valkey.info("commandstats"))["cmdstat_zrangebyscore"]["calls"])
+
+    before = await looks()
+    first = await wake(queue, due + 1, budget=1_000)
+    assert (first.total, first.left) == (1_000, True)
+    assert await looks() - before < 2 * SHARDS
+    assert (await wake(queue, due + 1, budget=1_000)).total == 500 + SHARDS - 1
+    assert {m.due_ms for m in await popped(queue, limit=1_000)} == {due}
+
+
 async def test_quota_delays_in_order_and_drops_nothing(
     queue: ValkeyQueue, clock: SetClock, member: MakeMember, tenants: list[uuid.UUID]
 ) -> None:
