@@ -121,7 +121,9 @@ class Executor:
             "executor_yielding_part", "Part of their slots that classes may use beside others' work"
         ).set_function(lambda: self._yielding.part)
         in_flight = metrics.gauge("executor_in_flight", "Slots of a class in use", ["priority"])
-        parked = metrics.gauge("executor_parked", "Claims waiting for a slot at their target", ["priority"])
+        parked = metrics.gauge(
+            "executor_parked", "Claims waiting for their target or another region", ["priority"]
+        )
         for priority, lane in self._lanes.items():
             in_flight.labels(priority.name.lower()).set_function(_running_of(lane))
             parked.labels(priority.name.lower()).set_function(_parked_of(lane))
@@ -232,6 +234,7 @@ class Executor:
         # A claim under way is waited for: its runs would stay claimed by nobody.
         if self._host.live():
             await _within(_STORE_SECONDS, *(_ended(pump) for pump in pumps))
+        self._returning.extend(await self._intake.give_up())
         for lane in self._lanes.values():
             self._returning.extend(lane.ready)
             lane.ready.clear()

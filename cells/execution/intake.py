@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from cells.domain.job import STRICT, Priority
+from cells.execution.confirming import Confirming
 from cells.execution.handing_on import HandingOn
 from cells.execution.held import Held
 from cells.execution.host_agent import HostAgent
@@ -20,8 +21,6 @@ log = logger(__name__)
 
 #: Members claimed in one transaction at most.
 CLAIM_BATCH = 250
-#: Between tries to have claims of STRICT runs confirmed (seconds).
-CONFIRM_AGAIN_SECONDS = 0.5
 #: Looked for work at least this often, should a signal get lost (seconds).
 POLL_SECONDS = 1.0
 
@@ -54,7 +53,7 @@ class Intake:
         self._held = held
         self._early: list[Member] = []
         self._asking: dict[Lane, float] = {}  # claims without an answer: when they were sent
-        self._unconfirmed: set[asyncio.Task[None]] = set()  # claims that wait for another region
+        self._confirming = Confirming(store, host, clock)
         self._stopping = False
         self._away = False  # an engine, at the last attempt
         claims = metrics.counter("executor_claims_total", "Members claimed, by result", ["result"])
@@ -71,6 +70,10 @@ class Intake:
         self._stopping = True
         for lane in self._lanes.values():
             lane.wake.set()
+
+    async def give_up(self) -> list[Work]:
+        """What was claimed and waits for another region: to be given back by a host that stops."""
+        return await self._confirming.give_up()
 
     def answered_until(self) -> float:
         """Every claim sent before this instant of the steady clock has been dealt with."""
@@ -191,27 +194,7 @@ class Intake:
             if work.claim.definition.region_policy != STRICT:
                 work.lane.put(work)
         if strict:
-            waiting = asyncio.create_task(self._put_once_confirmed(strict))
-            self._unconfirmed.add(waiting)
-            waiting.add_done_callback(self._unconfirmed.discard)
-
-    async def _put_once_confirmed(self, works: Sequence[Work]) -> None:
-        """A STRICT run is called only once another region has its claim. What waits for too long, or whose
-        host has lost its lease, is put as well: whoever would call it finds that out and gives it back."""
-        waiting = list(works)
-        while waiting and self._host.holds(works[0].host_id) and not self._stopping:
-            try:
-                await self._store.confirm()
-                break
-            except Retryable as fault:
-                log.warning("claims are not confirmed by another region", fault=str(fault)[:200])
-            now = self._clock.monotonic()
-            for work in [work for work in waiting if now > work.last_start]:
-                waiting.remove(work)
-                work.lane.put(work)
-            await asyncio.sleep(CONFIRM_AGAIN_SECONDS)
-        for work in waiting:
-            work.lane.put(work)
+            self._confirming.put(strict)
 
     def _work(self, claim: Claim, host_id: int, sent: float) -> Work:
         return Work(

@@ -18,7 +18,7 @@ from cells.ports import Claim, Member
 
 #: Shares of all slots, by class.
 SHARES = {Priority.CRITICAL: 2, Priority.HIGH: 2, Priority.DEFAULT: 3, Priority.LOW: 1}
-#: Claims of one tenant that may wait in a lane for busy targets before it is passed over.
+#: Claims of one tenant that may wait in a lane, for busy targets or another region, before it is passed over.
 PARKED_PER_TENANT = 256
 #: Claims beyond the free slots are for this many seconds of work (see `Lane.room`).
 _AHEAD_SECONDS = 0.03
@@ -76,6 +76,7 @@ class Lane:
         self.back: deque[tuple[Target, list[Member]]] = deque()  # were parked, to be claimed
         self.running = 0
         self.finished = 0
+        self.expected = 0  # claims that are not ready yet, and have their places here
         self.wake = asyncio.Event()  # room came free, or the queue has something
         self.parked: dict[uuid.UUID, int] = {}
         self.full_tenants: set[uuid.UUID] = set()
@@ -120,7 +121,7 @@ class Lane:
         """How many more claims this lane can use now. Where calls are fast, a little more than
         the free slots, so that these need not wait for the next claim; where they are slow, no more,
         because another host may be free."""
-        return self.bounded + self._ahead - self.running - len(self.ready)
+        return self.bounded + self._ahead - self.running - len(self.ready) - self.expected
 
     def worthwhile(self) -> bool:
         """Whether a claim is worth its round trip: under load not for one slot at a time."""
@@ -152,15 +153,27 @@ class Lane:
             work.target.waiting.appendleft(work)
         else:
             work.target.waiting.append(work)
-        tenant = work.claim.tenant_id
+        self.set_aside(work.claim.tenant_id)
+
+    def unpark(self, work: Work) -> None:
+        """It left its target's line."""
+        self.take_back(work.claim.tenant_id)
+
+    def expect(self, more: int) -> None:
+        """So many claims more, or less, will be ready soon."""
+        self.expected += more
+        if more < 0 and self._hungry and self.worthwhile():
+            self.wake.set()
+
+    def set_aside(self, tenant: uuid.UUID) -> None:
+        """A claim of this tenant waits without a slot. Where too many do, no more are taken."""
         waiting = self.parked.get(tenant, 0) + 1
         self.parked[tenant] = waiting
         if waiting >= PARKED_PER_TENANT:
             self.full_tenants.add(tenant)
 
-    def unpark(self, work: Work) -> None:
-        """It left its target's line."""
-        tenant = work.claim.tenant_id
+    def take_back(self, tenant: uuid.UUID) -> None:
+        """It waits no more."""
         waiting = self.parked.get(tenant, 1) - 1
         if waiting > 0:
             self.parked[tenant] = waiting

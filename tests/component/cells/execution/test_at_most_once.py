@@ -10,6 +10,7 @@ from cells.domain.job import Delivery
 from cells.domain.run import AttemptOutcome, RunState
 from tests.component.cells.execution.harness import cell
 from tests.component.cells.execution.http_target import HttpTarget, answering, in_turn
+from tests.waiting import eventually
 
 ONCE: dict[str, Any] = {"delivery": Delivery.AT_MOST_ONCE, "region_policy": "SINGLE_REGION"}
 
@@ -41,3 +42,28 @@ async def test_what_was_never_sent_is_tried_again(
         run = await made.ended(await made.run_now(**ONCE))
     assert run.state is RunState.FAILED
     assert len(run.attempts) > 1
+
+
+async def test_what_no_other_region_confirms_is_not_called_keeps_nobody_waiting_and_is_given_back(
+    cell_database_url: str, valkey_url: str, target: HttpTarget
+) -> None:
+    strict: dict[str, Any] = {"delivery": Delivery.AT_MOST_ONCE, "region_policy": "STRICT"}
+    async with cell(cell_database_url, valkey_url, slots=8) as made:
+        made.store._leased = True  # and no standby is named that could confirm
+        await made.target(target.url)
+        alone = [await made.run_now(**strict) for _ in range(10)]  # more than the class has slots
+        await eventually(lambda: made.count("executor_parked", priority="default") == 10)
+        assert (await made.ended(await made.run_now())).state is RunState.SUCCEEDED
+        assert len(target.received) == 1
+
+        await made.end("executor")
+        for key in alone:
+            run = await made.run(key)
+            assert run is not None
+            assert (run.state, list(run.attempts)) == (RunState.RETRY_WAIT, [])
+        made.store._leased = False
+        made.begin("executor")
+        for key in alone:
+            run = await made.ended(key)
+            assert (run.state, len(run.attempts)) == (RunState.SUCCEEDED, 1)
+    assert len(target.received) == 11
