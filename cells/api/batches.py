@@ -20,8 +20,7 @@ from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.texts import Body, Name
 from cells.contract import Scope
 from cells.domain.job import STRICT, JobDefinition, JobState
-from cells.ports import Created, NewJob, NotOwner
-from cells.records import Unconfirmed
+from cells.ports import Created, NewJob, NotOwner, Retryable
 
 routes = Routes("Jobs")
 
@@ -91,7 +90,7 @@ async def create_jobs(call: Call) -> Response:
     if strict:
         try:
             await services.store.confirm()
-        except Unconfirmed as fault:
+        except Retryable as fault:  # whatever the reason: all of it is stored here, and known nowhere else
             for i in strict:
                 results[i] = _refused(unconfirmed(fault))
     created = sum(1 for result in results if result is not None and result["status"] == 201)

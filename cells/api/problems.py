@@ -261,7 +261,7 @@ def schedule_faults(error: ScheduleError) -> list[Fault]:
     return [body_fault(pointer, detail) for pointer, detail in error.faults]
 
 
-def unconfirmed(_: Unconfirmed) -> Problem:
+def unconfirmed(_: ports.Retryable) -> Problem:
     """What a STRICT request is told that only one region has carried out."""
     return Problem(
         503,

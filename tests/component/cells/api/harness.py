@@ -309,9 +309,11 @@ class Cell:
         yield Api(app, _client(app), self.clock, self.api.tenant)
         await app.state.services.trial.close()
 
-    def with_engines(self, *, store: Store | None = None, queue: Queue | None = None) -> Api:
+    def with_engines(
+        self, *, store: Store | None = None, queue: Queue | None = None, leased: bool = False
+    ) -> Api:
         """The same API over a wrapped store or queue."""
-        app = _app(self, store or self.store, queue or self.queue)
+        app = _app(self, store or self.store, queue or self.queue, replace(settings(), leased=leased))
         return Api(app, _client(app), self.clock, self.api.tenant)
 
 

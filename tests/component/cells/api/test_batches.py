@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cells.contract import Scope
+from cells.ports import LeaseLost, Retryable
+from cells.records import Unconfirmed
 from tests.component.cells.api.harness import Api, Cell
 from tests.component.cells.api.test_fuzz import SETTINGS, job, value
 
@@ -196,3 +198,22 @@ async def test_jobs_that_differ_in_their_schedules_only_are_as_if_each_came_alon
             together, single = [await api.get(f"/v1/jobs/{each['job_id']}") for each in (result, alone)]
             for name in ("schedule", "dispatch_window_seconds", "tags", "target", "priority"):
                 assert together[name] == single[name], sent
+
+
+@pytest.mark.parametrize("fault", [Unconfirmed("nobody"), Retryable("no connection"), LeaseLost("over")])
+async def test_what_no_other_region_confirms_costs_the_strict_jobs_alone(
+    running: Cell, fault: Exception
+) -> None:
+    class Alone:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(running.store, name)
+
+        async def confirm(self) -> None:
+            raise fault
+
+    await running.api.target(target_id=TARGET)
+    api = running.with_engines(store=Alone(), leased=True)  # type: ignore[arg-type]
+    answer = await send(api, hourly(), hourly(region_policy="STRICT"), hourly())
+    assert [result["status"] for result in answer["results"]] == [201, 503, 201]
+    assert answer["results"][1]["problem"]["code"] == "UNCONFIRMED"
+    assert (answer["created"], answer["failed"]) == (2, 1)
