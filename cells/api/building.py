@@ -196,10 +196,12 @@ def policy_of(given: JobIn, region_policy: str | None, config: TenantConfig) -> 
     return given.region_policy or region_policy or config.default_region_policy
 
 
-def check_region(given: JobIn, *, leased: bool) -> None:
-    """A 422 where a job asks for other regions and the cell has none."""
-    if given.region_policy == STRICT and not leased:
+def check_region(given: JobIn, policy: str, *, leased: bool) -> None:
+    """A 422 where a job is to be known in other regions and the cell has none."""
+    if policy == STRICT and not leased:
         detail = "STRICT needs a cell with sites in several regions; this one has one"
+        if given.region_policy is None:
+            detail += ". It is what the job had, or the tenant's default: give another one"
         raise invalid([body_fault("/region_policy", detail)])
 
 

@@ -101,8 +101,9 @@ async def judged(
     for name in ("on_success", "on_failure"):
         if (told := getattr(given, name)) is not None:
             callbacks[name] = await found.of(_telling(call, told, name))
-    found.call(lambda: check_region(given, leased=call.services.settings.leased))
-    found.call(lambda: check_delivery(given, policy_of(given, region_policy, config)))
+    policy = policy_of(given, region_policy, config)
+    found.call(lambda: check_region(given, policy, leased=call.services.settings.leased))
+    found.call(lambda: check_delivery(given, policy))
     body = found.call(lambda: payload_of(given.target, payload))
     found.settle()
     if its_schedule is None or its_target is None:

@@ -145,6 +145,17 @@ async def test_strict_jobs_need_an_allowance(running: Cell) -> None:
     await api.ok("POST", "/v1/jobs", strict | {"schedule": {"type": "NOW"}, "priority": "LOW"}, status=201)
 
 
+async def test_strict_needs_other_regions_even_by_the_tenants_default(running: Cell) -> None:
+    api = running.api
+    await running.place(api.tenant, default_region_policy="STRICT")
+    await api.target(target_id=TARGET)
+    for given in (NOW_JOB, NOW_JOB | {"region_policy": "STRICT"}):
+        problem = await api.problem("POST", "/v1/jobs", given, status=422, code="INVALID")
+        assert [fault["pointer"] for fault in problem["errors"]] == ["/region_policy"]
+        assert ("tenant's default" in problem["errors"][0]["detail"]) is ("region_policy" not in given)
+    await api.ok("POST", "/v1/jobs", NOW_JOB | {"region_policy": "HOME_ASYNC"}, status=201)
+
+
 async def test_pending_timers_are_limited(running: Cell) -> None:
     await running.place(running.api.tenant, pending_timers=1)
     await running.api.target(target_id=TARGET)
