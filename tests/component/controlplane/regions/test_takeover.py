@@ -155,6 +155,8 @@ async def test_a_standby_that_was_away_for_too_long_is_copied_anew(kept: Kept) -
     b.start()
     await eventually(lambda: b.keeper.status.streaming, timeout=60)
     b.die()
+    in_use = "SELECT active FROM pg_replication_slots WHERE slot_name = 'site_b'"
+    await eventually(lambda: a.execute(in_use) == [(False,)], timeout=30)
     # The log that it needs is gone, as it would be behind max_slot_wal_keep_size.
     a.execute("SELECT pg_drop_replication_slot('site_b')")
     for _ in range(8):
@@ -164,4 +166,5 @@ async def test_a_standby_that_was_away_for_too_long_is_copied_anew(kept: Kept) -
     a.execute(_TENANT, tenant, 1)
     b.start()
     await eventually(lambda: b.keeper.status.streaming, timeout=90)
-    assert b.execute("SELECT count(*) FROM tenants WHERE tenant_id = %s", tenant) == [(1,)]
+    there = "SELECT count(*) FROM tenants WHERE tenant_id = %s"
+    await eventually(lambda: b.answers() and b.execute(there, tenant) == [(1,)], timeout=30)
