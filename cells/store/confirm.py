@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import asyncio
 
+import psycopg
 from psycopg.errors import Diagnostic
 
+from cells.observability.logs import logger
 from cells.ports import LeaseLost
 from cells.records import Unconfirmed
 from cells.store.base import StoreBase
 from cells.store.database import Connection, Database, fetch_one, run
+
+log = logger(__name__)
 
 #: How long a standby may take (seconds).
 CONFIRM_SECONDS = 3.0
@@ -58,15 +62,33 @@ class Confirmation(StoreBase):
         connection.add_notice_handler(hear)
         try:
             await run(connection, "cell_confirm_waits")
-            if await fetch_one(connection, "cell_confirm_mark") is None:
+            marked = await fetch_one(connection, "cell_confirm_mark")
+            if marked is None:
                 raise LeaseLost("the lease of this cell has ended")
+            if not marked[0]:
+                raise Unconfirmed("no other region may confirm anything yet")
             # Neither a timeout of statements nor a client that leaves ends this wait; a cancel does.
             commit = asyncio.ensure_future(connection.commit())
             done, _ = await asyncio.wait({commit}, timeout=CONFIRM_SECONDS)
             if not done:
-                await connection.cancel_safe(timeout=_CANCEL_SECONDS)
+                await _end_wait(connection, commit)
             await commit
         finally:
             connection.remove_notice_handler(hear)
         if any(text.startswith(_NOT_WAITED_FOR) for text in said):
             raise Unconfirmed(f"no other region has confirmed it within {CONFIRM_SECONDS:.0f} s")
+
+
+async def _end_wait(connection: Connection, commit: asyncio.Future[None]) -> None:
+    """Have a commit return that nobody confirms. Where it cannot be told to, its connection is given up:
+    whoever asks next must not wait behind it."""
+    try:
+        await connection.cancel_safe(timeout=_CANCEL_SECONDS)
+    except (psycopg.Error, OSError, TimeoutError) as fault:
+        log.warning("the wait for another region cannot be cancelled", fault=str(fault)[:200])
+    done, _ = await asyncio.wait({commit}, timeout=_CANCEL_SECONDS)
+    if not done:
+        commit.cancel()
+        await asyncio.gather(commit, return_exceptions=True)
+        await connection.close()
+        raise Unconfirmed(f"no other region has confirmed it within {CONFIRM_SECONDS:.0f} s")

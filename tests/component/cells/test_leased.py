@@ -11,7 +11,8 @@ import pytest
 
 from cells.contract import STANDBY_HEADER, Caller, sign_request
 from cells.ownership.cell_row import CellRow, RowAway, RowSuperseded
-from cells.ports import Terminal
+from cells.ports import LeaseLost, Terminal
+from cells.records import Unconfirmed
 from cells.store.postgres import PostgresStore
 from tests.component.cells.host_process import HostProcess, host_process
 from tests.waiting import eventually_sync
@@ -95,3 +96,16 @@ async def test_a_hosts_lease_ends_with_its_cells(empty_database_url: str) -> Non
         renewed = await store.renew_host(host_id=host.host_id, lease_ms=60_000)
         assert renewed is not None
         assert renewed.lease_ms == 60_000
+
+
+async def test_nothing_is_confirmed_where_no_other_region_is_waited_for(empty_database_url: str) -> None:
+    from cells.store.migrate import migrate
+
+    migrate(empty_database_url)
+    row = CellRow(empty_database_url)
+    async with PostgresStore(empty_database_url, cell_name="x", leased=True) as store:
+        with pytest.raises(LeaseLost):
+            await store.confirm()
+        row.extend(row.probe(), epoch=3, seconds=60)
+        with pytest.raises(Unconfirmed, match="no other region"):
+            await store.confirm()
