@@ -6,8 +6,8 @@ SELECT host_id FROM live_hosts WHERE 'engine' = ANY(roles) ORDER BY host_id;
 -- Executions of some shards (`mine`: shard by shard) that have something to record or to decide since a time, the
 -- longest waiting first, with since when; of any tenant that is active here but some. (tenant_id, run_id), perhaps
 -- twice. What was put off is passed over, whatever waits for it. No more words are looked at than may be taken: where
--- there are more, tenants take turns, each with executions that have words, without a time. Of those some, too, what
--- somebody wants to stop.
+-- there are more, tenants take turns, each with executions that have words, without a time: twice as many of them as
+-- are taken. Of those some, too, what somebody wants to stop.
 WITH RECURSIVE words AS MATERIALIZED (
     SELECT tenant_id, run_id, shard, at FROM workflow_inbox WHERE at >= %(since)s ORDER BY at LIMIT %(items)s),
 passed_over AS MATERIALIZED (
@@ -20,16 +20,25 @@ speaking AS (
      WHERE (SELECT count(*) FROM words) >= %(items)s ORDER BY tenant_id LIMIT 1)
     UNION ALL
     SELECT n.tenant_id FROM speaking s CROSS JOIN LATERAL (
-        SELECT tenant_id FROM workflow_inbox i WHERE i.tenant_id > s.tenant_id ORDER BY i.tenant_id LIMIT 1) AS n)
+        SELECT tenant_id FROM workflow_inbox i WHERE i.tenant_id > s.tenant_id ORDER BY i.tenant_id LIMIT 1) AS n),
+-- Each tenant's first execution, then each one's second: it goes on only until enough are found.
+spoken_to AS (
+    SELECT s.tenant_id, n.run_id
+    FROM (SELECT tenant_id FROM speaking WHERE tenant_id NOT IN (SELECT tenant_id FROM passed_over)) AS s
+    CROSS JOIN LATERAL (
+        SELECT run_id FROM workflow_inbox i
+        WHERE i.tenant_id = s.tenant_id AND (%(mine)s::boolean[])[i.shard + 1] ORDER BY i.run_id LIMIT 1) AS n
+    UNION ALL
+    SELECT s.tenant_id, n.run_id FROM spoken_to s CROSS JOIN LATERAL (
+        SELECT run_id FROM workflow_inbox i
+        WHERE i.tenant_id = s.tenant_id AND i.run_id > s.run_id AND (%(mine)s::boolean[])[i.shard + 1]
+        ORDER BY i.run_id LIMIT 1) AS n)
 SELECT tenant_id, run_id, at FROM words
 WHERE (%(mine)s::boolean[])[shard + 1] AND tenant_id NOT IN (SELECT tenant_id FROM passed_over)
   AND (tenant_id, run_id) NOT IN (SELECT tenant_id, run_id FROM put_off)
 UNION ALL
-SELECT s.tenant_id, n.run_id, NULL FROM speaking s CROSS JOIN LATERAL (
-    SELECT run_id FROM workflow_inbox i
-    WHERE i.tenant_id = s.tenant_id AND (%(mine)s::boolean[])[i.shard + 1] ORDER BY run_id LIMIT %(limit)s) AS n
-WHERE s.tenant_id NOT IN (SELECT tenant_id FROM passed_over)
-  AND (s.tenant_id, n.run_id) NOT IN (SELECT tenant_id, run_id FROM put_off)
+(SELECT tenant_id, run_id, NULL FROM spoken_to
+ WHERE (tenant_id, run_id) NOT IN (SELECT tenant_id, run_id FROM put_off) LIMIT 2 * %(limit)s)
 UNION ALL
 (SELECT tenant_id, run_id, decide_at FROM workflows
  WHERE decide_at >= %(since)s AND decide_at <= statement_timestamp() AND (%(mine)s::boolean[])[shard + 1]

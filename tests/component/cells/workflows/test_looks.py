@@ -153,6 +153,54 @@ async def test_words_of_one_tenant_keep_no_other_waiting(flows: Flows) -> None:
     assert await statuses(other, [theirs]) == ["COMPLETED"]
 
 
+async def worded(flows: Flows, name: str, each: int) -> None:
+    """So many words for each execution whose id begins so."""
+    await flows.sql(
+        b"INSERT INTO workflow_inbox (tenant_id, run_id, shard, kind, data)"
+        b" SELECT tenant_id, run_id, shard, 'SIGNAL', '{}' FROM workflows, generate_series(1, %(each)s::int)"
+        b" WHERE starts_with(workflow_id, %(name)s)",
+        {"each": each, "name": name},
+    )
+
+
+async def test_a_flood_is_looked_at_no_further_than_it_may_be_taken(flows: Flows) -> None:
+    other = Flows(world=replace(flows.world, a=flows.world.b))
+    await waiters(flows, 1)
+    await as_many(flows, 40)
+    await waiters(other, 2)
+    await worded(flows, "many-", 5)
+    await worded(flows, "waiter-", 1)
+    async with flows.world.store._database.transaction() as connection:
+        due = await flows.world.store._due(connection, ALL, (), 5)
+    turns = [(tenant, run_id) for tenant, run_id, at in due if at is None]
+    assert len(set(turns)) == len(turns) == 10
+    # Each one's first, each one's second; then those who have more.
+    assert {tenant for tenant, _ in turns[:2]} == {tenant for tenant, _ in turns[2:4]}
+    assert [tenant for tenant, _ in turns].count(other.tenant) == 2
+
+
+async def test_words_for_what_is_put_off_hide_no_other_execution(flows: Flows) -> None:
+    await waiters(flows, 1)
+    await as_many(flows, 3)
+    await flows.sql(
+        b"UPDATE workflows SET decide_at = now() + interval '1 minute'"
+        b" WHERE run_id = (SELECT min(run_id::text)::uuid FROM workflows)"
+    )
+    put_off, *others = [
+        run_id for (run_id,) in await flows.sql(b"SELECT run_id FROM workflows ORDER BY run_id")
+    ]
+    for run_id, count in ((put_off, 100), *((run_id, 1) for run_id in others)):
+        await flows.sql(
+            b"INSERT INTO workflow_inbox (tenant_id, run_id, shard, kind, data)"
+            b" SELECT tenant_id, run_id, shard, 'SIGNAL', '{}'"
+            b" FROM workflows, generate_series(1, %(count)s::int) WHERE run_id = %(run)s",
+            {"count": count, "run": run_id},
+        )
+    async with flows.world.store._database.transaction() as connection:
+        due = await flows.world.store._due(connection, ALL, (), 10)
+    assert {run_id for _, run_id, _ in due} == set(others)
+
+
 async def test_words_of_who_is_passed_over_are_not_read(flows: Flows) -> None:
     (name,) = await waiters(flows, 1)
     alone = await looked(flows)
