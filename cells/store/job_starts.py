@@ -141,13 +141,22 @@ class JobWorkflows(Completions):
         """See `workflow_ports.WorkflowStore.end_job_workflows`."""
         async with self._database.transaction() as connection:
             rows = await fetch_all(connection, "job_workflow_ends", {"limit": limit})
-        return await self._end_all(rows, finish, host_id)
+        timers: list[Member] = []
+        try:
+            return await self._end_all(rows, finish, host_id, timers), tuple(timers)
+        except (Retryable, Conflict) as fault:
+            if not timers:
+                raise
+            # Some are committed, and their retries wait for these timers; the others are found again.
+            log.warning("ending runs whose workflows ended was interrupted", fault=str(fault)[:200])
+            return len(timers), timers
 
     async def _end_all(
-        self, rows: Sequence[Row], finish: Callable[[JobEnd], Completion], host_id: int
-    ) -> tuple[int, Sequence[Member]]:
+        self, rows: Sequence[Row], finish: Callable[[JobEnd], Completion], host_id: int, timers: list[Member]
+    ) -> int:
+        """How many were ended or put off. Into `timers` goes what is committed, as soon as it is."""
         if not rows:
-            return 0, ()
+            return 0
         try:
             ends = [_end(row) for row in rows]
             applied = await self.complete([finish(end) for end in ends], host_id=host_id)
@@ -156,12 +165,12 @@ class JobWorkflows(Completions):
         except Exception as fault:  # noqa: BLE001 - logged where it is put off
             if len(rows) == 1:
                 await self._put_off(rows[0], fault)
-                return 1, ()
+                return 1
             # One of them is in the others' way.
             half = len(rows) // 2
-            some, timers = await self._end_all(rows[:half], finish, host_id)
-            others, more = await self._end_all(rows[half:], finish, host_id)
-            return some + others, [*timers, *more]
+            some = await self._end_all(rows[:half], finish, host_id, timers)
+            return some + await self._end_all(rows[half:], finish, host_id, timers)
+        timers += applied.retries
         async with self._database.transaction() as connection:
             columns = {
                 "tenants": uuids([end.tenant_id for end in ends]),
@@ -169,7 +178,7 @@ class JobWorkflows(Completions):
                 "epochs": int8s([end.epoch for end in ends]),
             }
             await run(connection, "job_workflow_forget", columns)
-        return len(ends), applied.retries
+        return len(ends)
 
 
 def _done(new: NewExecution) -> _Outcome:

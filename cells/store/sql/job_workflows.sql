@@ -16,7 +16,8 @@ UNION ALL
 
 -- name: job_workflow_starts
 -- Runs of active tenants whose workflows are to start, locked with them: who cancels one waits for its start. Tenants
--- take turns: each one's longest waiting, then each one's second.
+-- take turns: each one's longest waiting, then each one's second. Those that another engine is about to start are passed
+-- over, so more are looked at than are taken; where many tenants wait, fewer of each.
 WITH RECURSIVE waiting AS (
     (SELECT tenant_id FROM job_workflows WHERE todo = 'START' ORDER BY tenant_id LIMIT 1)
     UNION ALL
@@ -29,8 +30,8 @@ turns AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT o.tenant_id, o.parent_id, o.scheduled_for, o.ordinal, o.at, row_number() OVER (ORDER BY o.at) AS turn
         FROM job_workflows o WHERE o.todo = 'START' AND o.tenant_id = w.tenant_id AND o.at <= clock_timestamp()
-        ORDER BY o.at LIMIT %(limit)s) AS f
-    ORDER BY f.turn, f.at LIMIT %(limit)s)
+        ORDER BY o.at LIMIT (SELECT greatest(4 * %(limit)s / count(*), 20) FROM waiting)) AS f
+    ORDER BY f.turn, f.at LIMIT 4 * %(limit)s)
 SELECT j.tenant_id, j.parent_id, j.scheduled_for, j.ordinal, r.series, r.cancel_requested, v.definition,
        coalesce(r.input, v.payload), t.ownership_epoch, clock_timestamp()
 FROM turns n
@@ -40,7 +41,7 @@ JOIN tenants t ON t.tenant_id = j.tenant_id AND t.state = 'ACTIVE'
 JOIN runs r ON r.tenant_id = j.tenant_id AND r.parent_id = j.parent_id AND r.scheduled_for = j.scheduled_for
            AND r.ordinal = j.ordinal AND r.state = 'RUNNING' AND r.epoch = j.epoch
 JOIN job_versions v ON v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
-ORDER BY n.turn, n.at
+ORDER BY n.turn, n.at LIMIT %(limit)s
 FOR NO KEY UPDATE OF j, r SKIP LOCKED;
 
 -- name: job_workflow_put_off

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import psycopg
+import pytest
 
 from cells.api.pulled import Outcome
 from cells.domain.ids import RunKey
 from cells.domain.job import TargetRef
 from cells.domain.run import RunState
 from cells.job_workflows import JobEnd, JobStart
-from cells.ports import Completion, RunRow
+from cells.ports import Completion, Retryable, RunRow
+from cells.store.database import fetch_all
 from cells.workflow_ports import NewExecution
 from cells.workflows.job_runs import completion_of, workflow_id
-from tests.component.cells.store.world import member_of, new_job, once, seconds_ago
+from tests.component.cells.store.world import member_of, new_job, now, once, seconds_ago
 from tests.component.cells.workflows.harness import Flows
 from tests.component.cells.workflows.test_chains import LOOP
 
@@ -321,3 +324,50 @@ async def test_tenants_take_turns_in_having_their_workflows_begun_and_ended(flow
     assert (await flows.store.end_job_workflows(completion_of, limit=2, host_id=host_id))[0] == 2
     left = await flows.sql(b"SELECT tenant_id, count(*)::int FROM job_workflows GROUP BY 1")
     assert left == [(flows.tenant, 3)]
+
+
+async def test_another_engine_starts_those_behind_what_the_first_one_starts(flows: Flows) -> None:
+    await flows.register(SHORT)
+    for _ in range(4):
+        job = Job(flows)
+        await flows.world.create(job.job)
+        await flows.world.claim(member_of(job.job, flows.tenant))
+    host_id = flows.world.host_id
+    async with flows.world.store._database.transaction() as first:
+        held = await fetch_all(first, "job_workflow_starts", {"limit": 2})
+        assert len(held) == 2
+        assert await flows.store.start_job_workflows(workflow_id, flows.begin, limit=2, host_id=host_id) == 2
+    assert await flows.store.start_job_workflows(workflow_id, flows.begin, limit=9, host_id=host_id) == 2
+
+
+async def test_timers_of_runs_that_ended_are_handed_on_though_others_cannot_end_now(flows: Flows) -> None:
+    await flows.register(SHORT)
+    jobs = [Job(flows) for _ in range(3)]
+    for job in jobs:
+        await flows.world.create(job.job)
+        await flows.world.claim(member_of(job.job, flows.tenant))
+    await flows.runs_of_jobs()
+    for _ in jobs:
+        await flows.do("q", Outcome.FAILED, error="no space", retryable=False)
+    tries: list[RunKey] = []
+
+    def finish(end: JobEnd) -> Completion:
+        tries.append(end.key)
+        if len(tries) == 3:
+            raise ZeroDivisionError
+        if len(tries) > 4:
+            raise Retryable("the database is away")
+        return replace(
+            completion_of(end),
+            state=RunState.RETRY_WAIT,
+            timer_at=now() + timedelta(minutes=1),
+            fingerprint=None,
+        )
+
+    host_id = flows.world.host_id
+    ended, timers = await flows.store.end_job_workflows(finish, limit=10, host_id=host_id)
+    assert (ended, [member.parent_id for member in timers]) == (1, [tries[0].parent_id])
+    with pytest.raises(Retryable):
+        await flows.store.end_job_workflows(finish, limit=10, host_id=host_id)
+    await flows.store.end_job_workflows(completion_of, limit=10, host_id=host_id)
+    assert await flows.sql(b"SELECT count(*) FROM job_workflows") == [(0,)]
