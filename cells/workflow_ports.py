@@ -307,10 +307,11 @@ class WorkflowStore(PullStore, Protocol):
         payload: bytes,
         actor: str,
         host_id: int,
+        again_only: bool = False,
     ) -> Signalled | None:
-        """Put a signal into the inbox, once per `signal_id`; what the history will say of it is
-        settled by then. `Conflict` where the id came with something else, or the history is full,
-        `SignalsWait` where too many wait; None: no such workflow."""
+        """Put a signal into the inbox, once per `signal_id` (`again_only`: or not now); what the history will
+        say of it is settled by then. `Conflict` where the id came with something else, or the history is
+        full, `SignalsWait` where too many wait; None: no such workflow, or nothing came before."""
         ...
 
     async def tell_workflow(
@@ -395,6 +396,5 @@ class WorkflowStore(PullStore, Protocol):
         within_ms: int = ...,
         anew: bool = True,
     ) -> datetime | None:
-        """The earliest timer of some shards, of all active tenants but some; None where there is none so
-        soon. `anew` as in `step_workflows`."""
+        """Some shards' earliest timer so soon, of active tenants but some. `anew` as in `step_workflows`."""
         ...

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from cells.domain.workflow.definition import WaitForSignal
 from cells.domain.workflow.parsing import DefinitionError, parse_definition
-from cells.workflow_ports import WorkflowStore
+from cells.workflow_ports import DefinitionRow, WorkflowStore
 
 _KEPT = 20_000
+_PAGE = 100
 
 
 class Known(NamedTuple):
@@ -32,13 +33,26 @@ class KnownDefinitions:
         if version is not None and (known := self._known.get((tenant_id, name, version))) is not None:
             return known
         row = await self._store.get_definition(tenant_id, name, version)
-        if row is None:
-            return None
-        key = tenant_id, name, row.version
+        return None if row is None else self._keep(tenant_id, row)
+
+    async def ever_waits_for(self, tenant_id: uuid.UUID, name: str, signal: str) -> bool:
+        """Whether a step of any version waits for a signal: executions may be migrated to each. True, too,
+        where one cannot be read."""
+        after: tuple[str, int] | None = None
+        while rows := await self._store.list_definitions(tenant_id, name=name, after=after, limit=_PAGE):
+            for row in rows:
+                signals = self._keep(tenant_id, row).signals
+                if signals is None or signal in signals:
+                    return True
+            after = rows[-1].name, rows[-1].version
+        return False
+
+    def _keep(self, tenant_id: uuid.UUID, row: DefinitionRow) -> Known:
+        key = tenant_id, row.name, row.version
         if key not in self._known:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            self._known[key] = _known(name, row.version, row.source)
+            self._known[key] = _known(row.name, row.version, row.source)
         return self._known[key]
 
 

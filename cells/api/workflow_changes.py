@@ -44,16 +44,23 @@ async def signal_workflow(
     call: Call, workflow_id: WorkflowIdPath, signal: SignalName, body: SignalIn
 ) -> Response:
     """Send a signal, once per `signal_id`. Before anybody waits it is kept; after the timeout of its wait it
-    is recorded, changes nothing, and is answered as late. A name that no step of the definition waits for is
-    a 422 with the names there are."""
+    is recorded, changes nothing, and is answered as late. A name that no step waits for, in any version of
+    the definition, is a 422 with the names there are."""
     if not _SIGNAL_NAME.fullmatch(signal):
         raise invalid(
             [body_fault("", "a signal's name has 1 to 64 letters, digits or _, and begins with no digit")]
         )
     row = await present_workflow(call, workflow_id)
     known = await call.services.known_definitions.find(call.tenant_id, row.definition, row.version)
-    if known is not None and known.signals is not None and signal not in known.signals:
-        raise invalid([body_fault("", _never(signal, row, known.signals))])
+    never = None
+    # It may be sent ahead of a migration; one that was taken before has its answer, whatever came after.
+    if (
+        known is not None
+        and known.signals is not None
+        and signal not in known.signals
+        and not await call.services.known_definitions.ever_waits_for(call.tenant_id, row.definition, signal)
+    ):
+        never = _never(signal, row, known.signals)
     taken = await call.services.store.signal_workflow(
         call.fence,
         workflow_id=workflow_id,
@@ -62,9 +69,10 @@ async def signal_workflow(
         payload=call.payload or b"null",
         actor=call.caller.actor,
         host_id=call.services.host.host_id,
+        again_only=never is not None,
     )
     if taken is None:
-        raise not_found("workflow")
+        raise not_found("workflow") if never is None else invalid([body_fault("", never)])
     return answer(
         {
             "workflow_id": workflow_id,

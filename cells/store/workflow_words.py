@@ -59,6 +59,7 @@ class WorkflowWords(StoreBase):
         payload: bytes,
         actor: str,
         host_id: int,
+        again_only: bool = False,
     ) -> Signalled | None:
         """See `workflow_ports.WorkflowStore.signal_workflow`."""
         tenant = fence.tenant_id
@@ -73,6 +74,8 @@ class WorkflowWords(StoreBase):
             key = {**of_id, "signal": signal_id, "run": latest[0]}
             if await _came_before(connection, key, (name, digest)):
                 return Signalled(run_id=latest[0], status="duplicate")
+            if again_only:
+                return None
             item = _encode({"name": name, "signal_id": signal_id, "payload": msgspec.Raw(payload)})
             await _has_room(connection, workflow_row(tenant, latest), len(item))
             # Shared with others who signal; the engine passes the execution over meanwhile. So what is

@@ -246,6 +246,33 @@ async def test_a_signal_that_no_step_waits_for_is_refused(api: Api, engine: None
     assert taken["status"] == "accepted", "before anybody waits"
 
 
+async def test_a_signal_that_another_version_waits_for_is_kept(api: Api, engine: None) -> None:
+    await started(api)
+    path = "/v1/workflows/order-88213/signals"
+    await api.problem("POST", f"{path}/fetched", {"signal_id": "s-1"}, status=422, code="INVALID")
+    later = ORDER.replace(b"version: 7", b"version: 8").replace(b"picked_up", b"fetched")
+    await api.ok("PUT", VERSION.replace("/7", "/8"), later, status=201)
+    taken = await api.ok("POST", f"{path}/fetched", {"signal_id": "s-1"}, status=202)
+    assert taken["status"] == "accepted"
+    again = await api.ok("POST", f"{path}/fetched", {"signal_id": "s-1"}, status=202)
+    assert again["status"] == "duplicate"
+
+
+async def test_a_signal_that_was_taken_has_its_answer_whatever_the_version_waits_for(
+    api: Api, running: Cell, engine: None
+) -> None:
+    await started(api)
+    signal = {"signal_id": "s-1", "payload": 1}
+    await api.ok("POST", "/v1/workflows/order-88213/signals/picked_up", signal, status=202)
+    async with running.store._database.transaction() as connection:
+        await connection.execute(b"UPDATE workflow_signals SET name = 'before' WHERE signal_id = 's-1'")
+    taken = await api.ok("POST", "/v1/workflows/order-88213/signals/before", signal, status=202)
+    assert taken["status"] == "duplicate"
+    await api.problem(
+        "POST", "/v1/workflows/order-88213/signals/before", {"signal_id": "s-2"}, status=422, code="INVALID"
+    )
+
+
 async def test_another_start_under_the_id_of_a_closed_workflow_says_so(api: Api, engine: None) -> None:
     first = await started(api)
     assert first["previous"] is None
