@@ -75,7 +75,12 @@ class WorkflowHistoryStore(Protocol):
         ...
 
     async def lake_workflows_leave(self, day: date, file: LakeFile, workflows: Sequence[OldWorkflow]) -> int:
-        """Make a file part of the lake, and delete what of it is still as it was written; how many."""
+        """Make a file part of the lake, and delete what is in it, if all of that is still as it was
+        written; how many, else 0."""
+        ...
+
+    async def lake_has_workflows(self, tenant_id: uuid.UUID) -> bool:
+        """Whether any executions of a tenant have left, and are kept yet."""
         ...
 
     async def lake_workflow_files(self) -> Sequence[tuple[date, LakeFile]]:
@@ -175,8 +180,9 @@ class History(Protocol):
         """The latest execution of a workflow id that is in the lake only, or a certain one."""
         ...
 
-    async def newest_workflows_day(self) -> date | None:
-        """The last day on which executions were closed that are in the lake only."""
+    async def newest_workflows_day(self, tenant_id: uuid.UUID) -> date | None:
+        """The last day on which executions were closed that are in the lake only, whoever's; None where there
+        are none of that tenant."""
         ...
 
     async def list_workflows(

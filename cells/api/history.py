@@ -9,8 +9,11 @@ from datetime import UTC, datetime, time, timedelta
 from cells.api.problems import unavailable
 from cells.api.routing import Call
 from cells.domain.ids import RunKey
-from cells.ports import FoundRuns, History, RunFilter, RunRow
+from cells.observability.logs import logger
+from cells.ports import FoundRuns, History, Retryable, RunFilter, RunRow
 from cells.workflow_ports import FoundWorkflows, WorkflowFilter, WorkflowRow
+
+log = logger(__name__)
 
 _DAY = timedelta(days=1)
 _Begun = tuple[datetime, uuid.UUID]
@@ -73,10 +76,10 @@ async def find_workflows(
     call: Call, where: WorkflowFilter, *, after: _Begun | None, limit: int
 ) -> FoundWorkflows:
     """A page of the caller's executions, as `WorkflowStore.list_workflows`. It may be short, even empty, and
-    have more behind it."""
+    have more behind it. Where the lake does not answer, what began since its newest day is a page."""
     found = await call.services.store.list_workflows(call.tenant_id, where, after=after, limit=limit)
     history = call.services.history
-    newest = None if history is None else await history.newest_workflows_day()
+    newest = None if history is None else await history.newest_workflows_day(call.tenant_id)
     if history is None or newest is None:
         return found
     end = datetime.combine(newest, time(), UTC) + _DAY
@@ -87,8 +90,12 @@ async def find_workflows(
         return found  # whatever is in the lake began earlier
     try:
         older = await history.list_workflows(call.tenant_id, where, after=after, limit=limit)
-    except TimeoutError as slow:
-        raise unavailable("The history takes too long to answer; ask for less of it.") from slow
+    except (TimeoutError, Retryable) as fault:
+        since = (end, uuid.UUID(int=0))
+        if not any(_begun(row) >= since for row in found.rows):
+            raise unavailable("The history takes too long to answer; ask for less of it.") from fault
+        log.warning("workflows are listed without the lake", fault=str(fault)[:200])
+        older = FoundWorkflows(rows=(), reached=since)
     reached = max((at for at in (found.reached, older.reached) if at is not None), default=None)
     here = {row.run_id for row in found.rows}
     rows = [*found.rows, *(row for row in older.rows if row.run_id not in here)]

@@ -140,6 +140,7 @@ async def list_workflows(call: Call, query: Annotated[WorkflowsQuery, Query()]) 
         {
             "items": [workflow_document(row, region=region, values_shown=shown) for row in rows],
             "next_cursor": cursor,
+            "looked_back_to": None if found.reached is None else instant(found.reached[0]),
         },
         headers=pagination.next_link("/v1/workflows", filters, query.limit, cursor),
     )

@@ -103,7 +103,9 @@ class LakeReader:
     ) -> WorkflowRow | None:
         return await self._workflows.get_workflow(tenant_id, workflow_id, run_id)
 
-    async def newest_workflows_day(self) -> date | None:
+    async def newest_workflows_day(self, tenant_id: uuid.UUID) -> date | None:
+        if not await self._store.lake_has_workflows(tenant_id):
+            return None
         return max((day for day, _ in await self._store.lake_workflow_files()), default=None)
 
     async def list_workflows(

@@ -61,9 +61,12 @@ class WorkflowArchive:
             # What leaves the store has been read back.
             await asyncio.to_thread(fetch_verified, self._files, file, Path(folder) / "read-back")
         gone = await self._store.lake_workflows_leave(day, file, some)
-        if not gone:
-            await asyncio.to_thread(self._files.delete, [file.name])
-        return gone
+        if gone:
+            return gone
+        await asyncio.to_thread(self._files.delete, [file.name])
+        half = len(some) // 2
+        # What changed meanwhile stays, and is in no file: it would be found there as it was.
+        return await self._move(day, some[:half]) + await self._move(day, some[half:]) if half else 0
 
     async def expire(self, before: date) -> int:
         """Files of days before that one; how many went."""

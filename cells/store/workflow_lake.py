@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from datetime import date, datetime
 
 from cells.history import LakeFile, OldWorkflow
 from cells.store.arrays import int4s, uuids
 from cells.store.base import StoreBase
-from cells.store.database import fetch_all, fetch_row, run
+from cells.store.database import fetch_all, fetch_one, fetch_row, run
 from cells.store.workflows import workflow_row
 from cells.workflow_ports import StoredEvent
 
@@ -43,14 +44,19 @@ class WorkflowLake(StoreBase):
         nexts = int4s([row.next_seq for row in rows])
         async with self._database.transaction() as connection:
             # Deleted by a later statement than the lock: what was put into an inbox before is seen.
-            locked = [run_id for (run_id,) in await fetch_all(connection, "lake_workflow_lock", keys)]
-            gone, _ = await fetch_row(
-                connection, "lake_workflow_leave", {**keys, "nexts": nexts, "locked": uuids(locked)}
-            )
-            if gone:
-                about = {"name": file.name, "rows": file.rows, "bytes": file.size, "sha256": file.sha256}
-                await run(connection, "lake_workflow_file_add", {"day": day, **about})
+            if len(await fetch_all(connection, "lake_workflow_lock", keys)) < len(rows):
+                return 0
+            gone, _ = await fetch_row(connection, "lake_workflow_leave", {**keys, "nexts": nexts})
+            if gone < len(rows):
+                await connection.rollback()
+                return 0
+            about = {"name": file.name, "rows": file.rows, "bytes": file.size, "sha256": file.sha256}
+            await run(connection, "lake_workflow_file_add", {"day": day, **about})
         return int(gone)
+
+    async def lake_has_workflows(self, tenant_id: uuid.UUID) -> bool:
+        async with self._database.transaction() as connection:
+            return await fetch_one(connection, "lake_has_workflows", {"tenant": tenant_id}) is not None
 
     async def lake_workflow_files(self) -> Sequence[tuple[date, LakeFile]]:
         async with self._database.transaction() as connection:

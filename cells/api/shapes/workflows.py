@@ -73,6 +73,9 @@ class WorkflowPage(Shape):
 
     items: list[Workflow]
     next_cursor: str | None
+    looked_back_to: datetime | None = Field(
+        default=None, description="Older workflows are not on this page, but on those behind it."
+    )
 
 
 class ReconciliationStep(Shape):

@@ -30,13 +30,12 @@ JOIN workflows f ON f.tenant_id = c.tenant_id AND f.run_id = c.run_id
 FOR UPDATE OF f SKIP LOCKED;
 
 -- name: lake_workflow_leave
--- Those of them (tenant_id, run) that are locked, and still are what was written, leave with their events, and with the
--- signals of chains that are over; how many. Their ids stay known as used.
+-- Those of them (tenant_id, run) that still are what was written leave with their events, and with the signals of
+-- chains that are over; how many. Their ids stay known as used.
 WITH gone AS (
     DELETE FROM workflows f
     USING unnest(%(tenants)s::uuid[], %(runs)s::uuid[], %(nexts)s::int[]) AS c (tenant_id, run_id, next_seq)
     WHERE f.tenant_id = c.tenant_id AND f.run_id = c.run_id AND f.next_seq = c.next_seq AND f.closed_at IS NOT NULL
-      AND f.run_id = ANY(%(locked)s::uuid[])
       AND NOT EXISTS (SELECT FROM workflow_inbox n WHERE n.tenant_id = f.tenant_id AND n.run_id = f.run_id)
       AND NOT EXISTS (SELECT FROM runs r WHERE r.tenant_id = f.tenant_id AND r.parent_id = f.run_id
                       AND r.finished_at IS NULL)
@@ -72,6 +71,10 @@ SELECT count(*)::int, count(DISTINCT tenant_id) FROM gone;
 -- A file is part of the lake.
 INSERT INTO lake_workflow_files (name, day, rows, bytes, sha256)
 VALUES (%(name)s, %(day)s, %(rows)s, %(bytes)s, %(sha256)s);
+
+-- name: lake_has_workflows
+-- Some workflow id of a tenant (tenant_id) whose executions have left and are kept: each that leaves leaves its id.
+SELECT workflow_id FROM workflow_ids_used WHERE tenant_id = %(tenant)s LIMIT 1;
 
 -- name: lake_workflow_files
 -- Every file of executions, the latest day first.

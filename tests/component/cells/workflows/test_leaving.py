@@ -8,7 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
+import pytest
+
 from cells.api.history import find_workflows
+from cells.api.problems import Problem
 from cells.lake.folder import FolderFiles
 from cells.lake.reader import LakeReader
 from cells.lake.workflows import WorkflowArchive
@@ -96,6 +100,60 @@ async def test_what_is_not_over_stays(flows: Flows, tmp_path: Path) -> None:
     assert await lake.move_out() == 0
     await flows.settle()
     assert await lake.move_out() == 1
+
+
+async def test_what_changes_while_it_is_written_is_in_no_file(flows: Flows, tmp_path: Path) -> None:
+    await flows.register()
+    lake = Lake(flows, tmp_path)
+    for name in ("one", "two", "late"):
+        await ordered(flows, name)
+        await aged(flows, name, 40)
+    late = (await flows.row("late")).run_id
+    put = lake.files.put
+
+    def put_late(name: str, path: Path) -> None:
+        put(name, path)
+        with psycopg.connect(flows.url, autocommit=True) as sql:
+            sql.execute(
+                b"INSERT INTO workflow_inbox (tenant_id, run_id, shard, kind, data)"
+                b" SELECT tenant_id, run_id, shard, 'CANCEL', '{}' FROM workflows WHERE run_id = %s"
+                b" AND NOT EXISTS (SELECT FROM workflow_inbox)",
+                [late],
+            )
+
+    lake.files.put = put_late  # type: ignore[method-assign]
+    assert await lake.move_out() == 2
+    found = await lake.reader.list_workflows(flows.tenant, WorkflowFilter(), after=None, limit=10)
+    assert {row.workflow_id for row in found.rows} == {"one", "two"}
+    files = await flows.world.store.lake_workflow_files()
+    assert {file.name for _, file in files} == {file.name for file in lake.files.list("workflows/")}
+    assert (await flows.row("late")).run_id == late
+    assert await flows.events(await flows.row("late"))
+
+
+async def test_a_list_goes_without_the_lake_as_far_as_it_can(flows: Flows, tmp_path: Path) -> None:
+    await flows.register()
+    lake = Lake(flows, tmp_path)
+    call: Any = SimpleNamespace(
+        tenant_id=flows.tenant, services=SimpleNamespace(store=flows.world.store, history=lake.reader)
+    )
+    await ordered(flows, "old")
+    await aged(flows, "old", 40)
+    await flows.sql(b"UPDATE workflows SET started_at = started_at - interval '41 days'")
+    assert await lake.move_out() == 1
+    await ordered(flows, "recent")
+    for file in list(lake.files.list("workflows/")):
+        lake.files.delete([file.name])
+    found = await find_workflows(call, WorkflowFilter(), after=None, limit=10)
+    assert [row.workflow_id for row in found.rows] == ["recent"]
+    assert found.reached is not None, "there may be more"
+    with pytest.raises(Problem) as caught:
+        await find_workflows(call, WorkflowFilter(), after=found.reached, limit=10)
+    assert caught.value.status == 503
+    # Who has nothing there does not miss it.
+    call.tenant_id = flows.world.b.tenant_id
+    found = await find_workflows(call, WorkflowFilter(), after=None, limit=10)
+    assert (list(found.rows), found.reached) == ([], None)
 
 
 async def test_files_go_when_their_time_is_over(flows: Flows, tmp_path: Path) -> None:
