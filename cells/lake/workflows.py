@@ -64,6 +64,7 @@ class WorkflowArchive:
         if gone:
             return gone
         await asyncio.to_thread(self._files.delete, [file.name])
+        await self._renew()
         half = len(some) // 2
         # What changed meanwhile stays, and is in no file: it would be found there as it was.
         return await self._move(day, some[:half]) + await self._move(day, some[half:]) if half else 0
