@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from controlplane.notifications import mails
@@ -34,6 +34,8 @@ _LOG = structlog.get_logger(__name__)
 EACH, WORKERS = 2, 24
 #: How long one call goes on taking messages, and how many processes do so at once.
 DRAIN_SECONDS, SENDERS = 20.0, 2
+#: How often new messages are looked for while others are under way, and what a try may take beyond its patience.
+_LOOK, _GRACE = 1.0, 5.0
 _SPACE = 0x4E4F5449  # of the advisory locks
 _UNKNOWN = "whoever sent it ended before it knew the answer"
 
@@ -102,6 +104,11 @@ def _note_unknown(delivery: Delivery) -> None:
 def note(message: Message, outcome: Outcome) -> None:
     """Writes down what came of a try. Whoever took the message over meanwhile decides about it."""
     delivery, rule = message.delivery, message.delivery.rule
+    # The rule first, as whoever removes it does; with it, its messages are gone.
+    if not NotificationRule.objects.select_for_update(no_key=True).filter(pk=rule.id):
+        return
+    if not Delivery.objects.filter(pk=delivery.id).exists():
+        return
     DeliveryAttempt.objects.create(
         delivery=delivery, n=delivery.attempts, ms=outcome.ms, status=outcome.status,
         error=outcome.error, response=outcome.response,
@@ -145,28 +152,40 @@ def drain(seconds: float = DRAIN_SECONDS) -> int:
 
 def _drain(seconds: float) -> int:
     until, tries = time.monotonic() + seconds, 0
+    last = until + float(settings.NOTIFICATIONS["patience_seconds"]) + _GRACE
     under_way: dict[Future[Outcome], Message] = {}
-    with ThreadPoolExecutor(WORKERS, thread_name_prefix="notify") as pool:
+    pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="notify")
+    try:
         while True:
             if time.monotonic() < until and len(under_way) < WORKERS:
                 for message in take(WORKERS - len(under_way)):
                     under_way[pool.submit(message.send)] = message
             if not under_way:
                 return tries
-            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+            done, _ = wait(under_way, timeout=_LOOK, return_when=FIRST_COMPLETED)
             for future in done:
                 tries += 1
                 _noted(under_way.pop(future), future)
+            if time.monotonic() > last and under_way:
+                _LOG.error("notifications left behind", deliveries=[str(m.delivery) for m in under_way.values()])
+                return tries
+    finally:
+        # Nobody waits for those that never end: their leases lapse.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _noted(message: Message, future: Future[Outcome]) -> None:
+    """What cannot be written down is sent again once its lease has lapsed; the others are not held up by it."""
     fault = future.exception()
     if fault is not None:
         _LOG.error("a notification could not be sent", delivery=str(message.delivery), exc_info=fault)
         outcome = Outcome(ms=0, error=f"{type(fault).__name__}: {fault}"[:300])
     else:
         outcome = future.result()
-    note(message, outcome)
+    try:
+        note(message, outcome)
+    except DatabaseError:
+        _LOG.exception("what came of a notification is not written down", delivery=str(message.delivery))
 
 
 @contextmanager

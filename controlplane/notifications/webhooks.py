@@ -1,4 +1,5 @@
-"""One POST to somebody else's machine: guarded like calls to targets, and over after a given time.
+"""One POST to somebody else's machine: guarded like calls to targets, and over after a given time, whatever
+of it takes long: the name, the connection, TLS or the answer.
 
 The address is checked where the socket connects, so a name that resolves to something else after it was
 entered gains nothing. Redirects are not followed.
@@ -12,16 +13,19 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 from urllib.parse import urlsplit
 
 from cells.domain.egress import EgressRefused, refusal_of_address
 
 #: A receiver has so long to take the message and answer (seconds).
 PATIENCE = 15.0
-_CONNECTING = 5.0
+#: Of all addresses a name has, so many are tried.
+_ADDRESSES = 3
 #: What is kept of an answer's body (bytes).
 _KEPT = 1000
 
@@ -47,26 +51,31 @@ def _tls() -> ssl.SSLContext:
 def post(
     url: str, headers: Mapping[str, str], body: bytes, *, allow: Collection[str], patience: float = PATIENCE
 ) -> Outcome:
-    """Sends a message; never raises for what the other side does."""
+    """Sends a message; never raises for what the other side does. It is over after `patience` seconds."""
     began = time.monotonic()
-    parts = urlsplit(url)
-    host, secure = parts.hostname or "", parts.scheme == "https"
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(host, parts.port)
+    until = began + patience
     late = threading.Event()
+    connection: http.client.HTTPConnection | None = None
 
     def spent() -> int:
         return round(1000 * (time.monotonic() - began))
 
     try:
-        connection.sock = _connected(host, connection.port, secure=secure, allow=frozenset(allow))
+        parts = urlsplit(url)
+        host, secure = parts.hostname or "", parts.scheme == "https"
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        port = parts.port or (443 if secure else 80)
+        # The port is always said: in an IPv6 address without one, `http.client` takes its end for it.
+        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(host, port)
+        connection.sock = connected(
+            host, _resolved(host, port, until), until=until, secure=secure, allow=frozenset(allow)
+        )
         # A receiver that trickles its answer is over in time, too.
-        timer = threading.Timer(max(0.05, patience - (time.monotonic() - began)), _cut, (connection, late))
+        timer = threading.Timer(_left(until), _cut, (connection, late))
         timer.daemon = True
         timer.start()
         try:
-            connection.sock.settimeout(patience)
+            connection.sock.settimeout(_left(until))
             connection.request("POST", target, body=body, headers=dict(headers))
             answer = connection.getresponse()
             text = answer.read(_KEPT).decode("utf-8", "replace").replace("\0", "\ufffd")
@@ -78,7 +87,8 @@ def post(
         slow = late.is_set() or isinstance(fault, TimeoutError)
         return Outcome(ms=spent(), error="no answer in time" if slow else _said(fault))
     finally:
-        connection.close()
+        if connection is not None:
+            connection.close()
     return _judged(answer, text, spent())
 
 
@@ -93,24 +103,62 @@ def _said(fault: Exception) -> str:
     return f"{type(fault).__name__}: {fault}"[:300].replace("\0", "")
 
 
-def _connected(host: str, port: int, *, secure: bool, allow: frozenset[str]) -> socket.socket:
-    why, fault = None, None
-    for family, kind, proto, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        why = refusal_of_address(str(address[0]), allow)
-        if why is not None:
-            continue
-        made = socket.socket(family, kind, proto)
-        made.settimeout(_CONNECTING)
+def _left(until: float) -> float:
+    """Seconds that are left; raises `TimeoutError` where none is."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+#: An address as `socket.getaddrinfo` gives it.
+Address = tuple[Any, Any, int, str, Any]
+
+
+def _resolved(host: str, port: int, until: float) -> list[Address]:
+    """The addresses of a name. The system's resolver knows no limit, so it is asked in a thread of its own,
+    which is left behind where it takes too long."""
+    found: Future[list[Address]] = Future()
+
+    def ask() -> None:
         try:
+            found.set_result(list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
+        except (OSError, ValueError) as fault:  # ValueError: no name at all, as IDNA has it
+            found.set_exception(fault)
+
+    threading.Thread(target=ask, name="notify-resolve", daemon=True).start()
+    return found.result(_left(until))
+
+
+def connected(
+    host: str, addresses: Sequence[Address], *, until: float, secure: bool, allow: frozenset[str]
+) -> socket.socket:
+    """A connection to one of a name's first addresses that may be called, with TLS where it is `secure`.
+    Raises `EgressRefused` where none may be called, `OSError` where none answers."""
+    why, allowed = None, []
+    for address in addresses:
+        refused = refusal_of_address(str(address[4][0]), allow)
+        if refused is None:
+            allowed.append(address)
+        else:
+            why = refused
+    if not allowed:
+        raise EgressRefused(f"{host} is {why}" if why else f"{host} has no address")
+    tried = allowed[:_ADDRESSES]
+    fault: OSError | None = None
+    for n, (family, kind, proto, _, address) in enumerate(tried):
+        made = socket.socket(family, kind, proto)
+        try:
+            # An address that does not answer leaves the others their share of the time.
+            made.settimeout(_left(until) / (len(tried) - n))
             made.connect(address)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return _tls().wrap_socket(made, server_hostname=host) if secure else made
         except OSError as e:
             made.close()
             fault = e
-    if fault is not None:
-        raise fault
-    raise EgressRefused(f"{host} is {why}" if why else f"{host} has no address")
+    assert fault is not None  # at least one was tried
+    raise fault
 
 
 def _judged(answer: http.client.HTTPResponse, text: str, ms: int) -> Outcome:
