@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 import uuid
 from functools import partial
 from pathlib import Path
@@ -97,16 +98,18 @@ def due(limit: int = 20) -> list[uuid.UUID]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def run(export_id: uuid.UUID) -> bool:
-    """Writes an export that waits, from where it was. True: it is done."""
-    lease, seconds = uuid.uuid4(), int(settings.CUSTODY["lease_seconds"])
-    if not _execute("take", id=export_id, lease=lease, seconds=seconds):
+def run(export_id: uuid.UUID, *, seconds: float = float("inf")) -> bool:
+    """Writes an export that waits, from where it was, for so long at most: then it waits for its next turn,
+    behind a file that is kept. True: it is done."""
+    until = time.monotonic() + seconds
+    lease = uuid.uuid4()
+    if not _execute("take", id=export_id, lease=lease, seconds=int(settings.CUSTODY["lease_seconds"])):
         return False
     export = TenantExport.objects.get(pk=export_id)
     mine = {"id": export_id, "lease": lease}
     try:
         with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
-            _Writer(export, mine, Path(scratch)).write()
+            return _Writer(export, mine, Path(scratch), until).write()
     except Overtaken:
         _LOG.warning("a tenant's export was taken over", export=str(export))
         return False
@@ -120,24 +123,29 @@ def run(export_id: uuid.UUID) -> bool:
         else:
             _execute("retry", **mine, error=said, delay=min(_LONGEST_PAUSE, 2**tries))
         return False
-    return True
 
 
 class _Writer:
     """One try."""
 
-    def __init__(self, export: TenantExport, mine: dict[str, Any], scratch: Path) -> None:
-        self._export, self._mine, self._scratch = export, mine, scratch
+    def __init__(self, export: TenantExport, mine: dict[str, Any], scratch: Path, until: float) -> None:
+        self._export, self._mine, self._scratch, self._until = export, mine, scratch, until
         self._place: LakeFiles = open_place(export.place)
         self._folder = folder_of(export)
         self._seconds = int(settings.CUSTODY["lease_seconds"])
         self._rows_per_file = int(settings.CUSTODY["rows_per_file"])
 
-    def write(self) -> None:
+    def write(self) -> bool:
+        """Whether it is done: not where its turn was over before."""
         export = self._export
         while export.kind < len(KINDS):
             self._file()
+            if time.monotonic() >= self._until and export.kind < len(KINDS):
+                if not _execute("pause", **self._mine):
+                    raise Overtaken(str(export))
+                return False
         self._finish()
+        return True
 
     def _file(self) -> None:
         """The next file of the kind that is being written, and how far that is."""
@@ -152,7 +160,7 @@ class _Writer:
                         json.dumps(row, default=plain, ensure_ascii=False, separators=(",", ":")) + "\n"
                     )
                 rows, cursor = rows + len(page.rows), page.cursor
-                if not cursor or rows >= self._rows_per_file:
+                if not cursor or rows >= self._rows_per_file or time.monotonic() >= self._until:
                     break
                 if not _execute("renew", **self._mine, seconds=self._seconds):
                     raise Overtaken(str(export))

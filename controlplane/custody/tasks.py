@@ -10,26 +10,32 @@ from celery import shared_task
 from kombu.exceptions import OperationalError
 
 from controlplane.custody import exporting
+from controlplane.events.running import one_of
 
 _LOG = structlog.get_logger(__name__)
-#: One task goes on taking exports for so long (seconds).
-_PATIENCE = 60
+#: One task goes on writing for so long, and one export for so long before it is another's turn (seconds).
+_PATIENCE, _TURN = 60, 30
+_SPACE = 0x45585054  # of the one that writes
 
 
 @shared_task(name="controlplane.custody.tasks.run_export")
 def run_export(export_id: str) -> bool:
-    """Writes one export, if it waits."""
-    return exporting.run(uuid.UUID(export_id))
+    """Writes one export, if it waits and no other is being written. What is left is beat's to go on with."""
+    with one_of(_SPACE) as mine:
+        return mine and exporting.run(uuid.UUID(export_id), seconds=_TURN)
 
 
 @shared_task(name="controlplane.custody.tasks.run_exports")
 def run_exports() -> int:
-    """Writes exports that wait: what a lost message, a failure or a crash left behind."""
+    """Writes exports that wait, one at a time and each in its turn: what a lost message, a failure, a crash
+    or the end of its last turn left behind."""
     until, done = time.monotonic() + _PATIENCE, 0
-    for export_id in exporting.due():
-        if time.monotonic() > until:
-            break
-        done += exporting.run(export_id)
+    with one_of(_SPACE) as mine:
+        while mine and time.monotonic() < until:
+            waiting = exporting.due(limit=1)
+            if not waiting:
+                break
+            done += exporting.run(waiting[0], seconds=min(_TURN, until - time.monotonic()))
     return done
 
 

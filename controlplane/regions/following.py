@@ -10,6 +10,7 @@ import uuid
 
 import structlog
 from django.db import transaction
+from django.db.models import F
 from django.db.models.functions import Now
 
 from controlplane.actors import service
@@ -23,6 +24,8 @@ from controlplane.topology.push import TOPIC
 
 _LOG = structlog.get_logger(__name__)
 _ACTOR = service("regions")
+#: Tenants of one run.
+_PAGE = 500
 
 
 def follow_owners(store: OwnershipStore) -> list[str]:
@@ -33,10 +36,11 @@ def follow_owners(store: OwnershipStore) -> list[str]:
         if owned is not None and owned.epoch > cell.ownership_epoch and _is_settled(store, owned):
             _follow_cell(cell.name, owned)
             followed.append(cell.name)
-    for placement in Placement.objects.filter(cell__ownership_epoch__gt=0).select_related("cell"):
-        # Only where the cell is ahead of its tenant: takeovers claim the cell's row first.
-        if placement.epoch < placement.cell.ownership_epoch:
-            _follow_tenant(store, placement.tenant_id, placement.cell_id)
+    # Only where the cell is ahead of its tenant: takeovers claim the cell's row first. A page of them; those
+    # that cannot follow yet (their moves see to them) come last.
+    behind = Placement.objects.filter(epoch__lt=F("cell__ownership_epoch")).order_by("state", "tenant_id")
+    for tenant_id, cell_id in behind.values_list("tenant_id", "cell_id")[:_PAGE]:
+        _follow_tenant(store, tenant_id, cell_id)
     return followed
 
 

@@ -26,6 +26,12 @@ SET kind = %(kind)s, cursor = %(cursor)s, part = %(part)s, counts = %(counts)s, 
     error = '', leased_until = statement_timestamp() + make_interval(secs => %(seconds)s)
 WHERE id = %(id)s AND state = 'RUNNING' AND lease = %(lease)s RETURNING id;
 
+-- name: pause
+-- Its turn is over: others come first, and then it goes on behind what it has kept.
+UPDATE custody_tenantexport
+SET state = 'REQUESTED', lease = NULL, leased_until = NULL, attempts = 0, due_at = statement_timestamp()
+WHERE id = %(id)s AND state = 'RUNNING' AND lease = %(lease)s RETURNING id;
+
 -- name: finish
 -- Its files are whole.
 UPDATE custody_tenantexport

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controlplane.client.tenant_export_calls import faults_of
-from controlplane.custody import contents, exporting
+from controlplane.custody import contents, exporting, tasks
 from controlplane.custody.contents import Page
 from controlplane.custody.models import ExportState, TenantExport
 from controlplane.errors import Conflicting, Forbidden
@@ -166,3 +166,25 @@ def test_only_owners(place: Path) -> None:
 
     with pytest.raises(Forbidden):
         exporting.request_export(tenant_id=TenantFactory().id, actor=Actor(name="user:x"), reason="")
+
+
+def test_others_have_their_turn(place: Path) -> None:
+    """An export whose turn is over waits behind the others, at a file that is kept, and ends all the same."""
+    first, second = _asked(TenantFactory()), _asked(TenantFactory())
+    assert not exporting.run(first.id, seconds=0)
+    first.refresh_from_db()
+    assert (first.state, first.lease, len(first.files)) == (ExportState.REQUESTED, None, 1)
+    assert exporting.due(limit=1) == [second.id]
+    turns = 1
+    while not exporting.run(first.id, seconds=0):
+        turns += 1
+    first.refresh_from_db()
+    assert turns > len(contents.KINDS) - 1
+    counts, faults = faults_of(place / exporting.folder_of(first))
+    assert (counts["jobs"], faults) == (_JOBS, [])
+
+
+def test_one_is_written_at_a_time(place: Path) -> None:
+    ids = {_asked(TenantFactory()).id for _ in range(3)}
+    assert tasks.run_exports() == 3
+    assert set(TenantExport.objects.filter(state="DONE").values_list("id", flat=True)) == ids
