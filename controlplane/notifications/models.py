@@ -118,6 +118,8 @@ class Delivery(models.Model):
     rule = models.ForeignKey(NotificationRule, on_delete=models.CASCADE, related_name="deliveries")
     state = models.CharField(max_length=10, choices=DeliveryState.choices)
     test = models.BooleanField(default=False)  # by the button; sent though the rule is disabled
+    # Made to hold several events; so its body is a batch, whatever becomes of its rule.
+    digest = models.BooleanField(default=False, db_default=False)
     events = models.IntegerField(default=1)
     kind = models.CharField(max_length=60)  # of its first event
     due_at = models.DateTimeField(db_default=Now())
@@ -147,6 +149,11 @@ class Delivery(models.Model):
                 name="notification_delivery_due",
             ),
             models.Index(fields=["created_at"], name="notification_delivery_age"),
+            models.Index(
+                fields=["leased_until"],
+                condition=Q(leased_until__isnull=False),
+                name="notification_under_way",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ lost and nothing is told twice, whoever reads and whoever dies.
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ _SQL = named_sql(Path(__file__).parent / "sql" / "notifications.sql")
 _LOG = structlog.get_logger(__name__)
 #: Tenants of one request to a cell, and how long one call reads (seconds).
 PAGE, PATIENCE = 200, 15.0
+#: What a cell has of it at least.
+_LEAST = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,11 +45,17 @@ class _Reader:
 
 
 def read_feeds() -> int:
-    """Reads every cell's feed once; how many events some rule wanted. A cell that is away is read later."""
+    """Reads every cell's feed once; how many events some rule wanted. A cell that is away is read later:
+    those that answered when last looked at come first, each has its share, and none is always the last."""
     until, told = time.monotonic() + PATIENCE, 0
-    for cell in Cell.objects.exclude(state=CellState.RETIRED).order_by("name"):
+    cells = list(Cell.objects.exclude(state=CellState.RETIRED))
+    cells.sort(key=lambda cell: (bool(cell.status_error), random.random()))
+    for n, cell in enumerate(cells):
+        left = until - time.monotonic()
+        if left <= 0:
+            break
         try:
-            told += read_feed(cell, until=until)
+            told += read_feed(cell, until=time.monotonic() + max(_LEAST, left / (len(cells) - n)))
         except CellUnreachable as away:
             _LOG.warning("events not read", cell=cell.name, error=str(away))
     with connection.cursor() as cursor:
@@ -153,6 +162,7 @@ def _keep(cell: Cell, readers: Sequence[_Reader], item: Mapping[str, Any]) -> in
                 data=event["data"],
             ),
             rules=rules,
+            wake=False,
         )
         > 0
         for event in events

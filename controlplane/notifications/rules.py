@@ -34,7 +34,7 @@ from controlplane.notifications.models import (
     NotificationEvent,
     NotificationRule,
 )
-from controlplane.notifications.telling import at_once
+from controlplane.notifications.telling import at_once, wake_at_commit
 from controlplane.sql import named_sql
 from controlplane.topology.cell_keys import installation_sealer
 
@@ -164,7 +164,8 @@ def edit_rule(
     actor: Actor,
     reason: str,
 ) -> Made:
-    """Changes what is named. A rule that becomes a webhook gets its secret with the answer."""
+    """Changes what is named. What a rule that is disabled has not sent is not told later. A rule that becomes
+    a webhook gets its secret with the answer."""
     rule = _locked(rule_id, tenant_id, expected_version)
     before = _shown(rule)
     now = Wanted.of(rule)
@@ -186,9 +187,10 @@ def edit_rule(
     rule.version += 1
     rule.save()
     _read_from_now(rule)
+    unsent = 0 if rule.enabled else _end_unsent(rule.id)
     record(
         action="notification_rule.edit", subject=rule.public_id, tenant_id=tenant_id, actor=actor,
-        reason=reason, before=before, after=_shown(rule),
+        reason=reason, before=before, after={**_shown(rule), **({"unsent": unsent} if unsent else {})},
     )  # fmt: skip
     return Made(rule=rule, secret=secret)
 
@@ -215,12 +217,18 @@ def rotate_secret(
     actor: Actor,
     reason: str,
 ) -> Made:
-    """A new secret; messages are signed with both until the overlap is over."""
+    """A new secret; messages are signed with both until the overlap is over. While one lasts the next
+    rotation has none: it would end the overlap that was promised."""
     if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
         raise invalid("/overlap_seconds", f"from 0 to {LONGEST_OVERLAP.days} days")
     rule = _locked(rule_id, tenant_id)
     if rule.channel != Channel.WEBHOOK:
         raise Conflicting("only webhooks have a secret")
+    if overlap and rule.old_secret_until is not None and rule.old_secret_until > timezone.now():
+        raise Conflicting(
+            f"two secrets sign until {rule.old_secret_until:%Y-%m-%d %H:%M} UTC: rotate again then, or now"
+            " without an overlap, which ends both"
+        )
     secret, sealed = _new_secret(rule.id)
     rule.sealed_old_secret, rule.sealed_secret = rule.sealed_secret, sealed
     rule.old_secret_until = timezone.now() + overlap
@@ -256,14 +264,8 @@ def test_rule(*, tenant_id: uuid.UUID | None, rule_id: uuid.UUID, actor: Actor, 
         action="notification_rule.test", subject=rule.public_id, tenant_id=tenant_id, actor=actor,
         reason=reason, after={"delivery": delivery.public_id},
     )  # fmt: skip
-    transaction.on_commit(_wake)
+    wake_at_commit()
     return delivery
-
-
-def _wake() -> None:
-    from controlplane.notifications.tasks import wake  # tasks import what sends
-
-    wake()
 
 
 def find_delivery(delivery_id: uuid.UUID | None, *, tenant_id: uuid.UUID | None) -> Delivery:
@@ -290,6 +292,8 @@ def redeliver(*, tenant_id: uuid.UUID | None, delivery_id: uuid.UUID, actor: Act
         raise Conflicting("it is still to be sent")
     if not rule.enabled and not delivery.test:
         raise Conflicting("its rule is disabled: enable it first")
+    if not delivery.contents.exists():
+        raise Conflicting("what was in it is kept no more")
     was, now = delivery.state, timezone.now()
     Delivery.objects.filter(pk=delivery.pk).update(
         state=DeliveryState.WAITING, due_at=now, give_up_at=now + GIVEN_UP, lease=None, leased_until=None
@@ -299,9 +303,16 @@ def redeliver(*, tenant_id: uuid.UUID | None, delivery_id: uuid.UUID, actor: Act
         action="notification_delivery.redeliver", subject=delivery.public_id, tenant_id=tenant_id,
         actor=actor, reason=reason, before={"state": was}, after={"state": DeliveryState.WAITING.value},
     )  # fmt: skip
-    transaction.on_commit(_wake)
+    wake_at_commit()
     delivery.refresh_from_db()
     return delivery
+
+
+def _end_unsent(rule_id: uuid.UUID) -> int:
+    """How many messages of a disabled rule are given up."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SQL["end_unsent"], {"rule": rule_id})
+        return cursor.rowcount
 
 
 def stop_rule(rule_id: uuid.UUID, *, because: str) -> None:
@@ -312,10 +323,11 @@ def stop_rule(rule_id: uuid.UUID, *, because: str) -> None:
     )
     if not stopped:
         return
+    unsent = _end_unsent(rule_id)
     rule = NotificationRule.objects.get(pk=rule_id)
     record(
         action="notification_rule.stop", subject=rule.public_id, tenant_id=rule.tenant_id,
         actor=service("notifications"), reason=because[:500],
-        before={"enabled": True}, after={"enabled": False, "name": rule.name},
+        before={"enabled": True}, after={"enabled": False, "name": rule.name, "unsent": unsent},
     )  # fmt: skip
     want(topic=STOPPED, subject=str(rule_id))

@@ -9,17 +9,18 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db.models import Q
 from django.utils import timezone
 
+from controlplane.events.running import one_of
 from controlplane.notifications import mails
 from controlplane.notifications.backoff import HOLDS, pause_after
 from controlplane.notifications.envelope import body_of, headers_of
@@ -30,11 +31,11 @@ from controlplane.sql import named_sql
 
 _SQL = named_sql(Path(__file__).parent / "sql" / "notifications.sql")
 _LOG = structlog.get_logger(__name__)
-#: Messages of one rule under way at once, and of all rules in one process.
-EACH, WORKERS = 2, 24
+#: Messages of one rule under way at once, of one tenant (or one of the operators' rules), and of one process.
+EACH, TOGETHER, WORKERS = 2, 4, 24
 #: How long one call goes on taking messages, and how many processes do so at once.
 DRAIN_SECONDS, SENDERS = 20.0, 2
-#: How often new messages are looked for while others are under way, and what a try may take beyond its patience.
+#: How often new messages are looked for meanwhile, and what a try may take beyond its patience (seconds).
 _LOOK, _GRACE = 1.0, 5.0
 _SPACE = 0x4E4F5449  # of the advisory locks
 _UNKNOWN = "whoever sent it ended before it knew the answer"
@@ -59,11 +60,32 @@ def take(limit: int) -> list[Message]:
     lease = uuid.uuid4()
     with connection.cursor() as cursor:
         cursor.execute(
-            _SQL["take"], {"lease": lease, "limit": limit, "each": EACH, "seconds": lease_seconds()}
+            _SQL["take"],
+            {
+                "lease": lease,
+                "limit": limit,
+                "each": EACH,
+                "together": TOGETHER,
+                "seconds": lease_seconds(),
+            },
         )
         ids = [row[0] for row in cursor.fetchall()]
     found = Delivery.objects.select_related("rule__tenant").filter(pk__in=ids, lease=lease).order_by("id")
-    return [Message(delivery=delivery, lease=lease, send=_sender(delivery)) for delivery in found]
+    return [message for message in (_prepared(delivery, lease) for delivery in found) if message is not None]
+
+
+def _prepared(delivery: Delivery, lease: uuid.UUID) -> Message | None:
+    """One that cannot be prepared counts as a try that failed, and holds up no others."""
+    try:
+        with transaction.atomic():
+            return Message(delivery=delivery, lease=lease, send=_sender(delivery))
+    except OperationalError:
+        raise  # the database is away: nothing is known of the message
+    except Exception as fault:  # noqa: BLE001 - whatever is wrong with it, the others are sent
+        _LOG.exception("a notification could not be prepared", delivery=str(delivery))
+        said = f"it could not be prepared: {type(fault).__name__}: {fault}"[:300]
+        _note(delivery, lease, Outcome(ms=0, error=said))
+        return None
 
 
 def _sender(delivery: Delivery) -> Callable[[], Outcome]:
@@ -74,9 +96,11 @@ def _sender(delivery: Delivery) -> Callable[[], Outcome]:
         content.event
         for content in delivery.contents.select_related("event").order_by("event__at", "event_id")
     ]
+    if not events:
+        return lambda: Outcome(ms=0, error="what was in it is kept no more", for_good=True)
     if rule.channel == Channel.EMAIL:
         return mails.sender_of(delivery, events)
-    body, media_type = body_of(events, digest=bool(rule.digest_minutes) and not delivery.test)
+    body, media_type = body_of(events, digest=delivery.digest)
     secrets, webhook_id, allow = (
         open_secrets(rule),
         delivery.public_id,
@@ -100,10 +124,14 @@ def _note_unknown(delivery: Delivery) -> None:
         DeliveryAttempt.objects.create(delivery=delivery, n=before, ms=0, error=_UNKNOWN)
 
 
-@transaction.atomic
 def note(message: Message, outcome: Outcome) -> None:
     """Writes down what came of a try. Whoever took the message over meanwhile decides about it."""
-    delivery, rule = message.delivery, message.delivery.rule
+    _note(message.delivery, message.lease, outcome)
+
+
+@transaction.atomic
+def _note(delivery: Delivery, lease: uuid.UUID, outcome: Outcome) -> None:
+    rule = delivery.rule
     # The rule first, as whoever removes it does; with it, its messages are gone.
     if not NotificationRule.objects.select_for_update(no_key=True).filter(pk=rule.id):
         return
@@ -113,7 +141,7 @@ def note(message: Message, outcome: Outcome) -> None:
         delivery=delivery, n=delivery.attempts, ms=outcome.ms, status=outcome.status,
         error=outcome.error, response=outcome.response,
     )  # fmt: skip
-    mine: Mapping[str, object] = {"id": delivery.id, "lease": message.lease, "status": outcome.status}
+    mine: Mapping[str, object] = {"id": delivery.id, "lease": lease, "status": outcome.status}
     with connection.cursor() as cursor:
         if not outcome.error:
             cursor.execute(_SQL["delivered"], mine)
@@ -146,7 +174,7 @@ def _nothing_since(rule: NotificationRule, delivery: Delivery) -> bool:
 
 def drain(seconds: float = DRAIN_SECONDS) -> int:
     """Sends what is due for so long at most; how many tries that were. Few processes do so at once."""
-    with _one_of_few() as ours:
+    with one_of(_SPACE, SENDERS) as ours:
         return _drain(seconds) if ours else 0
 
 
@@ -167,7 +195,9 @@ def _drain(seconds: float) -> int:
                 tries += 1
                 _noted(under_way.pop(future), future)
             if time.monotonic() > last and under_way:
-                _LOG.error("notifications left behind", deliveries=[str(m.delivery) for m in under_way.values()])
+                _LOG.error(
+                    "notifications left behind", deliveries=[str(m.delivery) for m in under_way.values()]
+                )
                 return tries
     finally:
         # Nobody waits for those that never end: their leases lapse.
@@ -175,7 +205,7 @@ def _drain(seconds: float) -> int:
 
 
 def _noted(message: Message, future: Future[Outcome]) -> None:
-    """What cannot be written down is sent again once its lease has lapsed; the others are not held up by it."""
+    """What cannot be written down is sent again once its lease has lapsed, and holds up no others."""
     fault = future.exception()
     if fault is not None:
         _LOG.error("a notification could not be sent", delivery=str(message.delivery), exc_info=fault)
@@ -188,27 +218,10 @@ def _noted(message: Message, future: Future[Outcome]) -> None:
         _LOG.exception("what came of a notification is not written down", delivery=str(message.delivery))
 
 
-@contextmanager
-def _one_of_few() -> Iterator[bool]:
-    """Slow receivers hold the threads that send, not all of a worker's."""
-    with connection.cursor() as cursor:
-        for number in range(SENDERS):
-            cursor.execute(_SQL["alone"], {"space": _SPACE, "number": number})
-            if cursor.fetchone()[0]:
-                break
-        else:
-            yield False
-            return
-    try:
-        yield True
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute(_SQL["not_alone"], {"space": _SPACE, "number": number})
-
-
 def waiting() -> dict[str, float]:
     """What is still to be sent, for metrics: messages, those tried already, the age of the oldest."""
-    due = Delivery.objects.filter(state="WAITING").order_by("created_at")
+    sent = Q(test=True) | Q(rule__enabled=True)
+    due = Delivery.objects.filter(sent, state="WAITING").order_by("created_at")
     first = due.values_list("created_at", flat=True).first()
     return {
         "waiting": due.count(),

@@ -51,8 +51,9 @@ def rules_for(tenant_id: uuid.UUID | None, kinds: Sequence[str]) -> list[Notific
     )
 
 
-def tell(happened: Happened, *, rules: Sequence[NotificationRule] | None = None) -> int:
-    """Has every rule that wants it tell of it, once; how many do. Asked again, nothing more happens."""
+def tell(happened: Happened, *, rules: Sequence[NotificationRule] | None = None, wake: bool = True) -> int:
+    """Has every rule that wants it tell of it, once; how many do. Asked again, nothing more happens. With
+    `wake` the messages are sent as soon as they are committed, else when the caller or beat sees to it."""
     asked = rules_for(happened.tenant_id, [happened.kind]) if rules is None else rules
     wanting = [rule for rule in asked if _wants(rule, happened)]
     if not wanting:
@@ -71,8 +72,8 @@ def tell(happened: Happened, *, rules: Sequence[NotificationRule] | None = None)
             },
         )
         told = sum(_add(rule, event) for rule in wanting)
-        if told:
-            transaction.on_commit(_wake)
+        if told and wake:
+            wake_at_commit()
     return told
 
 
@@ -122,6 +123,12 @@ def at_once(rule: NotificationRule, *, kind: str, test: bool = False) -> Deliver
     return Delivery.objects.create(
         rule=rule, state=DeliveryState.WAITING, kind=kind, test=test, give_up_at=timezone.now() + GIVEN_UP
     )
+
+
+def wake_at_commit() -> None:
+    """Has messages sent once this transaction is committed; however many it makes, once."""
+    if not any(callback is _wake for _, callback, *_ in connection.run_on_commit):
+        transaction.on_commit(_wake)
 
 
 def _wake() -> None:

@@ -145,7 +145,7 @@ def connected(
     if not allowed:
         raise EgressRefused(f"{host} is {why}" if why else f"{host} has no address")
     tried = allowed[:_ADDRESSES]
-    fault: OSError | None = None
+    fault = OSError("no address was tried")
     for n, (family, kind, proto, _, address) in enumerate(tried):
         made = socket.socket(family, kind, proto)
         try:
@@ -157,7 +157,6 @@ def connected(
         except OSError as e:
             made.close()
             fault = e
-    assert fault is not None  # at least one was tried
     raise fault
 
 

@@ -5,8 +5,8 @@ ON CONFLICT (rule_id, event_id) DO NOTHING RETURNING id;
 
 -- name: collect
 -- The digest of a rule that still takes events, with one more; one that is full is due now and takes no more.
-INSERT INTO notifications_delivery AS d (id, rule_id, state, test, events, kind, due_at, give_up_at, attempts, last_error)
-VALUES (%(id)s, %(rule)s, 'COLLECTING', false, 1, %(kind)s,
+INSERT INTO notifications_delivery AS d (id, rule_id, state, test, digest, events, kind, due_at, give_up_at, attempts, last_error)
+VALUES (%(id)s, %(rule)s, 'COLLECTING', false, true, 1, %(kind)s,
         statement_timestamp() + make_interval(mins => %(minutes)s),
         statement_timestamp() + make_interval(mins => %(minutes)s) + %(patience)s, 0, '')
 ON CONFLICT (rule_id) WHERE state = 'COLLECTING' DO UPDATE
@@ -20,22 +20,33 @@ RETURNING id;
 UPDATE notifications_deliveredevent SET delivery_id = %(delivery)s WHERE id = %(id)s;
 
 -- name: take
--- Messages that are due, under a lease of ours; of each rule only a few at once, of one whose receiver fails only
--- one, and none while it is held. A digest takes no more events from here on.
-WITH chosen AS (
-    SELECT due.id
+-- Messages that are due, under a lease of ours; of each rule and each tenant only a few at once, of a rule whose
+-- receiver fails only one, and none while it is held. Those who have the fewest under way come first, and among
+-- them who has waited longest. A digest takes no more events from here on.
+WITH busy AS (
+    SELECT b.rule_id, r.tenant_id, count(*) AS n
+    FROM notifications_delivery b JOIN notifications_notificationrule r ON r.id = b.rule_id
+    WHERE b.state = 'WAITING' AND b.leased_until >= statement_timestamp()
+    GROUP BY b.rule_id, r.tenant_id
+), of_rules AS (
+    SELECT due.id, due.due_at, coalesce(r.tenant_id, r.id) AS whose
     FROM notifications_notificationrule r
+    LEFT JOIN busy ON busy.rule_id = r.id
     CROSS JOIN LATERAL (
-        SELECT d.id FROM notifications_delivery d
+        SELECT d.id, d.due_at FROM notifications_delivery d
         WHERE d.rule_id = r.id AND d.state IN ('COLLECTING', 'WAITING') AND d.due_at <= statement_timestamp()
           AND (d.leased_until IS NULL OR d.leased_until < statement_timestamp())
           AND (d.test OR (r.enabled AND (r.held_until IS NULL OR r.held_until <= statement_timestamp())))
-        ORDER BY d.due_at, d.id LIMIT CASE WHEN r.failures > 0 THEN 1 ELSE %(each)s END
+        ORDER BY d.due_at, d.id
+        LIMIT greatest(0, CASE WHEN r.failures > 0 THEN 1 ELSE %(each)s END - coalesce(busy.n, 0))
     ) AS due
-    WHERE (SELECT count(*) FROM notifications_delivery b
-           WHERE b.rule_id = r.id AND b.state = 'WAITING' AND b.leased_until >= statement_timestamp())
-          < CASE WHEN r.failures > 0 THEN 1 ELSE %(each)s END
-    LIMIT %(limit)s
+), placed AS (
+    SELECT o.id, o.due_at,
+           row_number() OVER (PARTITION BY o.whose ORDER BY o.due_at, o.id)
+           + coalesce((SELECT sum(busy.n) FROM busy WHERE coalesce(busy.tenant_id, busy.rule_id) = o.whose), 0) AS place
+    FROM of_rules o
+), chosen AS (
+    SELECT id FROM placed WHERE place <= %(together)s ORDER BY place, due_at, id LIMIT %(limit)s
 ), held AS (
     SELECT d.id FROM notifications_delivery d JOIN chosen USING (id) ORDER BY d.id FOR UPDATE OF d SKIP LOCKED
 )
@@ -55,13 +66,20 @@ SET state = 'DELIVERED', lease = NULL, leased_until = NULL, delivered_at = state
 WHERE id = %(id)s AND lease = %(lease)s RETURNING rule_id;
 
 -- name: failed
--- A message did not arrive, if it is still ours: it is sent again, or dead once its time is over.
+-- A message did not arrive, if it is still ours: it is sent again, or dead once its time is over or its rule disabled.
 UPDATE notifications_delivery
 SET lease = NULL, leased_until = NULL, last_status = %(status)s, last_error = %(error)s,
     due_at = statement_timestamp() + make_interval(secs => %(delay)s),
     state = CASE WHEN %(for_good)s OR test OR statement_timestamp() + make_interval(secs => %(delay)s) > give_up_at
+                      OR NOT (SELECT r.enabled FROM notifications_notificationrule r WHERE r.id = rule_id)
                  THEN 'DEAD' ELSE 'WAITING' END
 WHERE id = %(id)s AND lease = %(lease)s RETURNING state;
+
+-- name: end_unsent
+-- A rule was disabled: what it has not sent is not told later. What is under way ends by itself.
+UPDATE notifications_delivery SET state = 'DEAD', last_error = 'its rule was disabled', lease = NULL, leased_until = NULL
+WHERE rule_id = %(rule)s AND state IN ('COLLECTING', 'WAITING') AND NOT test
+  AND (leased_until IS NULL OR leased_until < statement_timestamp());
 
 -- name: receiver_answers
 -- A rule's receiver does its part.
@@ -114,34 +132,18 @@ WHERE NOT EXISTS (SELECT FROM notifications_notificationrule r
                   WHERE (r.tenant_id = f.tenant_id OR r.tenant_id IS NULL) AND r.enabled
                     AND r.kinds && %(kinds)s::varchar[]);
 
--- name: alone
--- Whether this session is one of the few that send: nobody else holds this number.
-SELECT pg_try_advisory_lock(%(space)s, %(number)s);
-
--- name: not_alone
--- Another may send.
-SELECT pg_advisory_unlock(%(space)s, %(number)s);
-
 -- name: prune_deliveries
--- Messages that are over and were kept long enough, a page of them.
-DELETE FROM notifications_delivery WHERE id IN (
+-- Messages that are over and were kept long enough, a page of them, with their tries and what was in them.
+WITH over AS (
     SELECT id FROM notifications_delivery
     WHERE created_at < statement_timestamp() - make_interval(days => %(days)s) AND state IN ('DELIVERED', 'DEAD')
-    ORDER BY created_at LIMIT %(page)s)
-  AND NOT EXISTS (SELECT FROM notifications_deliveredevent e WHERE e.delivery_id = notifications_delivery.id)
-  AND NOT EXISTS (SELECT FROM notifications_deliveryattempt t WHERE t.delivery_id = notifications_delivery.id);
-
--- name: prune_tries
--- What came of tries of such messages.
-DELETE FROM notifications_deliveryattempt t USING notifications_delivery d
-WHERE d.id = t.delivery_id AND d.created_at < statement_timestamp() - make_interval(days => %(days)s)
-  AND d.state IN ('DELIVERED', 'DEAD');
-
--- name: prune_contents
--- What was in such messages.
-DELETE FROM notifications_deliveredevent e USING notifications_delivery d
-WHERE d.id = e.delivery_id AND d.created_at < statement_timestamp() - make_interval(days => %(days)s)
-  AND d.state IN ('DELIVERED', 'DEAD');
+    ORDER BY created_at LIMIT %(page)s FOR UPDATE SKIP LOCKED
+), tries AS (
+    DELETE FROM notifications_deliveryattempt t USING over WHERE t.delivery_id = over.id
+), contents AS (
+    DELETE FROM notifications_deliveredevent e USING over WHERE e.delivery_id = over.id
+)
+DELETE FROM notifications_delivery d USING over WHERE d.id = over.id;
 
 -- name: prune_events
 -- Events that are in no message any more.

@@ -9,6 +9,7 @@ import pytest
 from django.core import mail
 from standardwebhooks import Webhook
 
+from controlplane.errors import Conflicting
 from controlplane.events.models import AuditEvent, OutboxItem
 from controlplane.notifications import rules
 from controlplane.notifications.mails import STOPPED, mail_stopped
@@ -210,6 +211,8 @@ def test_secrets_overlap(receiver: Receiver) -> None:
     again = rules.rotate_secret(
         tenant_id=tenant.id, rule_id=first.rule.id, overlap=timedelta(hours=1), actor=ACTOR, reason=REASON
     )
+    with pytest.raises(Conflicting, match="two secrets sign until"):
+        rules.rotate_secret(tenant_id=tenant.id, rule_id=first.rule.id, actor=ACTOR, reason=REASON)
     told(tenant)
     sent()
     NotificationRule.objects.update(old_secret_until=datetime.now(UTC))
