@@ -18,14 +18,17 @@ from controlplane.topology.models import Placement, PlacementState
 
 
 @transaction.atomic
-def start_move(*, tenant_id: uuid.UUID, cell: str | None = None, actor: Actor, reason: str) -> TenantMove:
-    """Begins to move a tenant to the given cell, or to the one the chooser takes. It works on meanwhile."""
+def start_move(
+    *, tenant_id: uuid.UUID, cell: str | None = None, keep_kind: bool = False, actor: Actor, reason: str
+) -> TenantMove:
+    """Begins to move a tenant to the given cell, or to the one the chooser takes. It works on meanwhile.
+    `keep_kind`: it may not come to a cell of its own, or lose it, by the cell that is named."""
     from controlplane.moves.tasks import wake  # tasks import the driving of moves, which imports this
 
     tenant = tenant_to_move(tenant_id)
     lock_region(tenant.home_region_id)
     lock_tenant(tenant_id)
-    plan = plan_move(tenant_to_move(tenant_id), cell=cell)
+    plan = plan_move(tenant_to_move(tenant_id), cell=cell, keep_kind=keep_kind)
     try:
         with transaction.atomic():
             move = TenantMove.objects.create(

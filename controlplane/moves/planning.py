@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-from django.db.models import Sum
+from dataclasses import dataclass
 
 from controlplane.errors import Conflicting, NotFound, invalid
 from controlplane.moves.machine import ENDED
 from controlplane.moves.models import TenantMove
 from controlplane.tenants.models import Tenant
-from controlplane.topology.actions.placement import candidates
+from controlplane.topology.actions.placement import candidates_and_coming
 from controlplane.topology.chooser import Wish, choose_cell
-from controlplane.topology.headroom import Candidate
 from controlplane.topology.models import CellKind
 
 
@@ -33,8 +30,9 @@ def ended() -> list[str]:
     return [s.value for s in ENDED]
 
 
-def plan_move(tenant: Tenant, *, cell: str | None = None) -> Plan:
-    """The given cell, if it fits, or the one the chooser takes; refuses where there is none."""
+def plan_move(tenant: Tenant, *, cell: str | None = None, keep_kind: bool = False) -> Plan:
+    """The given cell, if it fits, or the one the chooser takes; refuses where there is none. `keep_kind`: a
+    tenant on a shared cell gets no cell of its own by naming one, nor the other way round."""
     placement = getattr(tenant, "placement", None)
     if placement is None:
         raise Conflicting("the tenant has no place yet")
@@ -43,7 +41,7 @@ def plan_move(tenant: Tenant, *, cell: str | None = None) -> Plan:
     if TenantMove.objects.filter(tenant=tenant).exclude(state__in=ended()).exists():
         raise Conflicting("the tenant is being moved already")
     runs = tenant.quota.job_runs_per_second
-    found = _candidates(tenant.home_region_id)
+    found = candidates_and_coming(tenant.home_region_id)
     if cell is not None and cell not in {c.name for c in found}:
         raise invalid("/cell", f"{cell} is no cell of {tenant.home_region_id}")
     # A cell that is named says by its kind what is wanted: a cell of its own, or one with others.
@@ -51,7 +49,7 @@ def plan_move(tenant: Tenant, *, cell: str | None = None) -> Plan:
     wish = Wish(
         region=tenant.home_region_id,
         runs_per_second=runs,
-        dedicated=placement.cell.kind == CellKind.DEDICATED if named is None else named,
+        dedicated=placement.cell.kind == CellKind.DEDICATED if named is None or keep_kind else named,
     )
     others = [c for c in found if c.name != placement.cell_id and cell in (None, c.name)]
     choice = choose_cell(wish, others)
@@ -72,18 +70,6 @@ def plan_move(tenant: Tenant, *, cell: str | None = None) -> Plan:
             choice.cell: (before[choice.cell], before[choice.cell] + runs),
         },
     )
-
-
-def _candidates(region: str) -> list[Candidate]:
-    """The region's cells; who is on the way to one counts as there."""
-    coming = dict(
-        TenantMove.objects.exclude(state__in=ended())
-        .filter(new_epoch=None)
-        .values_list("destination_id")
-        .annotate(runs=Sum("tenant__quota__job_runs_per_second"))
-        .order_by()
-    )
-    return [replace(c, promised=c.promised + (coming.get(c.name) or 0)) for c in candidates(region)]
 
 
 def tenant_to_move(tenant_id: object) -> Tenant:

@@ -51,6 +51,7 @@ def suggestions(
     """For every hot cell, the hottest first. `used`: runs a second measured on each cell; one without a
     figure is not known, and neither hot nor a destination."""
     now = dict(used)
+    given: set[str] = set()  # dedicated cells that are proposed to somebody already
     found: list[Suggestion] = []
     hot = [c for c in cells if not c.dedicated and _heat(c, now) >= HOT]
     for cell in sorted(hot, key=lambda c: (-_heat(c, now), c.name)):
@@ -59,13 +60,14 @@ def suggestions(
         for tenant in busiest:
             if made == _MOST or _heat(cell, now) < HOT or tenant.used <= 0:
                 break
-            suggestion = _for(tenant, cell, cells, now)
+            suggestion = _for(tenant, cell, [c for c in cells if c.name not in given], now)
             if suggestion is None:
                 continue
             found.append(suggestion)
             made += 1
             now[cell.name] -= tenant.used
             if suggestion.destination is not None:
+                given |= {c.name for c in cells if c.dedicated and c.name == suggestion.destination}
                 now[suggestion.destination] = now.get(suggestion.destination, 0.0) + tenant.used
     return found
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from controlplane.identity import TENANT, decode, encode
 from controlplane.moves.models import TenantMove
 from controlplane.moves.planning import ended
-from controlplane.topology.actions.placement import candidates
+from controlplane.topology.actions.placement import candidates, candidates_and_coming
 from controlplane.topology.headroom import Candidate, Spare, spare
 from controlplane.topology.hot import Suggestion, Used, suggestions
 from controlplane.topology.models import Cell, CellState, Placement, Region, Relocation, RelocationState, Site
@@ -115,7 +115,9 @@ def hot_tenants(*, now: datetime | None = None) -> list[Suggestion]:
             for item in (status.get("load") or {}).get("tenants", ())
         }
         found += suggestions(
-            candidates(region.name), used, [t for t in _tenants(measured) if t.tenant_id not in moving]
+            candidates_and_coming(region.name),
+            used,
+            [t for t in _tenants(measured) if t.tenant_id not in moving],
         )
     return found
 

@@ -126,14 +126,21 @@ def _move(text: str, tenant_id: uuid.UUID | None = None) -> TenantMove:
 
 
 class _Starting(ApiView):
+    #: Whether the cell that is named must be of the kind the tenant lives on.
+    keep_kind = False
+
     def begin(self, request: Request, tenant_id: uuid.UUID, form: dict[str, Any], base: str) -> Response:
         """A plan, or a move under way."""
         cell = form.get("cell")
         if form["dry_run"]:
-            return Response(PlanDocument(plan_move(tenant_to_move(tenant_id), cell=cell)).data)
+            plan = plan_move(tenant_to_move(tenant_id), cell=cell, keep_kind=self.keep_kind)
+            return Response(PlanDocument(plan).data)
 
         def create() -> Response:
-            move = start_move(tenant_id=tenant_id, cell=cell, actor=self.actor, reason=form["reason"])
+            move = start_move(
+                tenant_id=tenant_id, cell=cell, keep_kind=self.keep_kind, actor=self.actor,
+                reason=form["reason"],
+            )  # fmt: skip
             return Response(_show(move), 202, headers={"Location": f"{base}/{move.public_id}"})
 
         return once(request, create)
@@ -197,6 +204,7 @@ def _owners_may() -> None:
 
 
 class OwnMovesView(_Starting):
+    keep_kind = True
     scopes = needs(GET=Scope.ADMIN, POST=Scope.ADMIN)
     parameters = frozenset({"limit", "cursor"})
     idempotent_post = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django.db import transaction
 from django.db.models import Count, Sum
 from django.db.models.functions import Coalesce
@@ -43,6 +45,26 @@ def candidates(region: str) -> list[Candidate]:
     ]
 
 
+def candidates_and_coming(region: str) -> list[Candidate]:
+    """The same; who is on the way to a cell counts as there."""
+    from controlplane.moves.machine import ENDED  # moves import this
+    from controlplane.moves.models import TenantMove
+
+    coming = {
+        cell: (runs or 0, tenants)
+        for cell, runs, tenants in TenantMove.objects.exclude(state__in=[s.value for s in ENDED])
+        .filter(new_epoch=None)
+        .values_list("destination_id")
+        .annotate(runs=Sum("tenant__quota__job_runs_per_second"), tenants=Count("id"))
+        .order_by()
+    }
+    found = []
+    for c in candidates(region):
+        runs, tenants = coming.get(c.name, (0, 0))
+        found.append(replace(c, promised=c.promised + runs, tenants=c.tenants + tenants))
+    return found
+
+
 def _claim(store: OwnershipStore, tenant: Tenant, cell: str) -> TenantOwnership:
     """The tenant's row in the ownership store, now naming the cell."""
     try:
@@ -78,9 +100,9 @@ def place_tenant(
         raise Conflicting("the tenant has a place; moving it is another operation")
     quota = Quota.objects.get(tenant=tenant)
     wish = Wish(region=tenant.home_region_id, runs_per_second=quota.job_runs_per_second, dedicated=dedicated)
-    found = candidates(tenant.home_region_id)
-    among = [c for c in found if cell in (None, c.name)]
-    choice = choose_cell(wish, among, beside=found, override=override)
+    among = [c for c in candidates_and_coming(tenant.home_region_id) if cell in (None, c.name)]
+    beside = candidates(tenant.home_region_id)
+    choice = choose_cell(wish, among, beside=beside, override=override)
     if choice.cell is None:
         raise _refusal(choice, cell)
     owned = _claim(store or installed_store(), tenant, choice.cell)

@@ -248,3 +248,24 @@ def test_an_actor_is_told(tenant: Tenant, other: Cell) -> None:
     somebody = Actor(name="user:somebody", operator=True, owner=True)
     move = start_move(tenant_id=tenant.id, actor=somebody, reason="room")
     assert (move.started_by, move.reason) == ("user:somebody", "room")
+
+
+def test_owners_name_no_cell_of_another_kind(tenant: Tenant, other: Cell, settings: Any) -> None:
+    own = CellFactory(kind="DEDICATED")
+    settings.OWNERS_MAY_MOVE = True
+    owner = tenant_admin(tenant)
+    for more in ({}, {"dry_run": True}):
+        refused = owner.post("/v1/tenant/moves", {"cell": own.name, **more})
+        assert refused.status == 422, refused.json
+        assert "kept for one tenant" in str(refused.json)
+    assert begin(tenant, cell=own.name).destination_id == own.name, "operators may"
+
+
+def test_a_dedicated_cell_is_given_once(tenant: Tenant, other: Cell) -> None:
+    own = CellFactory(kind="DEDICATED")
+    begin(tenant, cell=own.name)
+    second = TenantFactory()
+    with pytest.raises(Invalid, match="already has its tenant"):
+        plan_move(tenant_to_move(second.id), cell=own.name)
+    with pytest.raises(Conflicting, match="already has its tenant"):
+        TenantFactory(dedicated=True)

@@ -51,3 +51,10 @@ def test_no_suggestion_makes_another_cell_hot(used: list[float], second: float, 
     for cell in ("c1", "c2"):
         came = sum(s.used for s in found if s.destination == cell)
         assert came == 0 or load[cell] + came < HOT * 100 + 1e-6
+
+
+def test_a_cell_of_ones_own_is_suggested_once() -> None:
+    cells = [_cell("hot"), _cell("own", dedicated=True, tenants=0)]
+    tenants = [_used("a", "hot", 60), _used("b", "hot", 55)]
+    found = suggestions(cells, {"hot": 115, "own": 0}, tenants)
+    assert [s.destination for s in found if s.destination == "own"] == ["own"]
