@@ -53,3 +53,6 @@ def file(visit: Visit, export_id: str, name: str) -> HttpResponseBase:
         return download(exporting.find_export(decode(EXPORT, export_id), tenant_id=visit.tenant.id), name)
     except NotFound:
         raise Http404 from None
+    except Refused as refused:
+        not_done(visit, refused)
+        return redirect(visit.url("tenant-exports"))

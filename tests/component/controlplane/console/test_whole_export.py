@@ -26,6 +26,8 @@ def test_asked_for_and_fetched(
     assert owner.browser.post(here).status_code == 302
     export = TenantExport.objects.get()
     assert "REQUESTED" in owner.browser.get(here).content.decode()
+    early = owner.browser.get(f"{here}/{export.public_id}/manifest.json", follow=True)
+    assert "its files are there once it is DONE" in early.content.decode()
     assert exporting.run(export.id)
     assert f"{export.public_id}/manifest.json" in owner.browser.get(here).content.decode()
     got = owner.browser.get(f"{here}/{export.public_id}/manifest.json")
