@@ -100,7 +100,7 @@ def _sender(delivery: Delivery) -> Callable[[], Outcome]:
         return lambda: Outcome(ms=0, error="what was in it is kept no more", for_good=True)
     if rule.channel == Channel.EMAIL:
         return mails.sender_of(delivery, events)
-    body, media_type = body_of(events, digest=delivery.digest)
+    body, media_type = body_of(events, digest=delivery.digest or len(events) > 1)
     secrets, webhook_id, allow = (
         open_secrets(rule),
         delivery.public_id,

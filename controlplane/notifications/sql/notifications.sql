@@ -10,7 +10,7 @@ VALUES (%(id)s, %(rule)s, 'COLLECTING', false, true, 1, %(kind)s,
         statement_timestamp() + make_interval(mins => %(minutes)s),
         statement_timestamp() + make_interval(mins => %(minutes)s) + %(patience)s, 0, '')
 ON CONFLICT (rule_id) WHERE state = 'COLLECTING' DO UPDATE
-SET events = d.events + 1,
+SET events = d.events + 1, digest = true,
     state = CASE WHEN d.events + 1 >= %(most)s THEN 'WAITING' ELSE d.state END,
     due_at = CASE WHEN d.events + 1 >= %(most)s THEN statement_timestamp() ELSE d.due_at END
 RETURNING id;
@@ -134,16 +134,16 @@ WHERE NOT EXISTS (SELECT FROM notifications_notificationrule r
 
 -- name: prune_deliveries
 -- Messages that are over and were kept long enough, a page of them, with their tries and what was in them.
-WITH over AS (
+WITH past AS (
     SELECT id FROM notifications_delivery
     WHERE created_at < statement_timestamp() - make_interval(days => %(days)s) AND state IN ('DELIVERED', 'DEAD')
     ORDER BY created_at LIMIT %(page)s FOR UPDATE SKIP LOCKED
 ), tries AS (
-    DELETE FROM notifications_deliveryattempt t USING over WHERE t.delivery_id = over.id
+    DELETE FROM notifications_deliveryattempt t USING past WHERE t.delivery_id = past.id
 ), contents AS (
-    DELETE FROM notifications_deliveredevent e USING over WHERE e.delivery_id = over.id
+    DELETE FROM notifications_deliveredevent e USING past WHERE e.delivery_id = past.id
 )
-DELETE FROM notifications_delivery d USING over WHERE d.id = over.id;
+DELETE FROM notifications_delivery d USING past WHERE d.id = past.id;
 
 -- name: prune_events
 -- Events that are in no message any more.
