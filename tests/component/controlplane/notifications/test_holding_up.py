@@ -203,7 +203,7 @@ def test_however_much_is_told_those_who_send_are_woken_once(receiver: Receiver) 
     for _ in range(5):
         told(tenant)
     wake_at_commit()
-    names = [callback.__name__ for _, callback, *_ in connection.run_on_commit]
+    names = [getattr(callback, "__name__", "") for _, callback, *_ in connection.run_on_commit]
     assert names.count("_wake") == 1
 
 
