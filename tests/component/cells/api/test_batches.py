@@ -178,7 +178,8 @@ async def test_jobs_that_differ_in_their_schedules_only_are_as_if_each_came_alon
         {"type": "ONCE", "run_at": "2099-01-01T00:00:00Z"},
         {"type": "ONCE", "run_at": "2099-01-02T00:00:00", "time_zone": "Europe/Berlin"},
         {"type": "CRON", "cron": "0 8 * * *", "time_zone": "UTC"},
-        {"type": "RATE", "every_seconds": 60},
+        # Where it says nothing, it starts when it is asked for: in another second, maybe.
+        {"type": "RATE", "every_seconds": 60, "start_at": "2099-01-01T00:00:00Z"},
         {"type": "NOW"},
         {"type": "CRON", "cron": "61 * * * *", "time_zone": "UTC"},
         {"type": "CRON", "cron": "0 8 * * *", "time_zone": "UTC", "calendar": "cal_none"},
