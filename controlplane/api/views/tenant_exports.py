@@ -119,7 +119,9 @@ class TenantExportsView(_Exports):
         return keyset_page(request, rows, ["id"], show, newest_first=True)
 
     @extend_schema(
-        operation_id="create_tenant_export", request=Because, responses={202: TenantExportDocument}
+        operation_id="create_tenant_export",
+        request=Because,
+        responses={200: TenantExportDocument, 202: TenantExportDocument},
     )
     def post(self, request: Request) -> Response:
         """Writes everything you have here into files, a line of JSON for each thing; follow it by its id."""
