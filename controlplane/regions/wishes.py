@@ -18,7 +18,7 @@ _HANDOVER = "hand-over"
 
 
 class Refused(Exception):
-    """It cannot be asked for now; the message says why."""
+    """The site is in no state to be asked for it; the message says why."""
 
 
 class Wishes:
@@ -35,7 +35,10 @@ class Wishes:
             return None
 
     def ask_handover(self, region: str) -> None:
-        self._handover.write_text(region)
+        """Whole or not at all: a keeper reads it while this writes, or after this process died."""
+        aside = self._handover.with_suffix(".new")
+        aside.write_text(region)
+        aside.replace(self._handover)
 
     def drop_handover(self) -> None:
         self._handover.unlink(missing_ok=True)
