@@ -50,7 +50,8 @@ def beside_a_flood(flood: int = FLOOD, *, quiet: int = QUIET) -> Mapping[str, fl
         at = flood_at.isoformat()
         with cell.running({"cell": ALL}):
             late = max(0.0, (datetime.now(UTC) - begin).total_seconds())
-            cell.wait_for_runs(count, timeout=ALONE + BESIDE + 120, where=quietly)
+            until_begin = max(0.0, (begin - datetime.now(UTC)).total_seconds())
+            cell.wait_for_runs(count, timeout=until_begin + ALONE + BESIDE + 120, where=quietly)
             ended = cell.count_runs(f"tenant_id = '{cell.tenant_id}' AND finished_at IS NOT NULL")
             alone = cell.lag_ms(f"{quietly} AND due_at < '{at}'")
             beside = cell.lag_ms(f"{quietly} AND due_at >= '{at}'")
