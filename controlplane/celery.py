@@ -2,16 +2,27 @@
 
 Tasks carry ids only. The truth is in durable rows; a lost message costs a few seconds, until
 beat looks at the rows again. So publishing never waits for a broker that is away.
+
+There is a queue for each nature of work, and each wants workers of its own (`-Q driving`), so that what takes
+long delays nothing that must be prompt:
+
+driving  moves, evacuations, owners, cells told and looked at: seconds matter, each task is short
+sending  what people hear of: at the mercy of receivers and of mail servers
+long     exports, erasures, money: minutes of work at a time, nobody waits for the second
 """
 
 import os
 
 from celery import Celery
 from celery.signals import setup_logging
+from kombu import Exchange, Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
 from django.conf import settings
+
+#: The queues; see above.
+DRIVING, SENDING, LONG = QUEUES = ("driving", "sending", "long")
 
 app = Celery("controlplane")
 app.conf.update(
@@ -32,6 +43,15 @@ app.conf.update(
         "global_keyprefix": "celery:",
     },
     task_publish_retry=False,
+    task_queues=[Queue(name, Exchange(name), routing_key=name) for name in QUEUES],
+    task_default_queue=DRIVING,
+    task_default_exchange=DRIVING,
+    task_default_routing_key=DRIVING,
+    task_routes={
+        "controlplane.notifications.*": {"queue": SENDING},
+        "controlplane.custody.*": {"queue": LONG},
+        "billing.*": {"queue": LONG},
+    },
     task_ignore_result=True,
     result_backend=None,
     task_serializer="json",

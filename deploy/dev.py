@@ -73,7 +73,7 @@ class Installation:
             await self._manage("migrate", ["setup_database"], environments)
             bootstrapped, *_ = await all_of(
                 after_cells(),
-                *map(start, (processes.django(), processes.celery_worker(), processes.celery_beat())),
+                *map(start, (processes.django(), *processes.celery_workers(), processes.celery_beat())),
             )
             return str(bootstrapped)
 

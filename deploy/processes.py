@@ -20,6 +20,8 @@ from deploy.supervisor import Process
 #: Order of stopping: first what brings work in, then what does it, then what it reports to,
 #: then what it calls, and the engines last.
 _ENTRY, _WORK, _REPORTS, _TARGETS, _ENGINES = range(5)
+#: Threads for each of the control plane's queues (see controlplane/celery.py).
+_QUEUES = {"driving": 6, "sending": 3, "long": 3}
 
 
 def engine_process(engine: Engine) -> Process:
@@ -65,13 +67,16 @@ class Processes:
         """The target of the demo jobs."""
         return self._http("echo", ["-m", "deploy.echo"], self._environments.echo(), _TARGETS)
 
-    def celery_worker(self) -> Process:
-        """The control plane's background work."""
+    def celery_workers(self) -> list[Process]:
+        """The control plane's background work: a worker for each of its queues."""
+        return [self._celery_worker(queue, threads) for queue, threads in _QUEUES.items()]
+
+    def _celery_worker(self, queue: str, threads: int) -> Process:
         command = [
-            *("-m", "celery", "-A", "controlplane", "worker", "--concurrency", "4"),
-            *("--without-gossip", "--without-mingle", "--loglevel", "INFO"),
+            *("-m", "celery", "-A", "controlplane", "worker", "-Q", queue, "--concurrency", str(threads)),
+            *("--hostname", f"{queue}@%h", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
         ]
-        return self._quiet("celery-worker", command, _WORK, says=" ready.")
+        return self._quiet(f"celery-{queue}", command, _WORK, says=" ready.")
 
     def celery_beat(self) -> Process:
         """What starts it regularly."""

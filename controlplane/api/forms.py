@@ -119,7 +119,9 @@ class NewCell(ReasonMixin):
     url = Text(max_length=200)
     key_hex = serializers.RegexField(r"\A(?:[0-9a-fA-F]{2}){32,64}\Z", help_text="signing key")
     kind = serializers.ChoiceField(CellKind.choices, required=False, default=CellKind.SHARED)
-    capacity_runs_per_second = WholeNumber(required=False, default=5_000, min_value=1)
+    capacity_runs_per_second = WholeNumber(
+        required=False, min_value=1, help_text="left out: as it is; of a new cell 5,000"
+    )
 
 
 class WouldPlace(Strict):

@@ -18,6 +18,8 @@ from controlplane.moves.planning import ended
 _LOG = structlog.get_logger(__name__)
 #: A move that should have been looked at again so long ago has lost its message or its driver.
 _FORGOTTEN = timedelta(seconds=2)
+#: A hint that waits for longer is none: beat gives the next.
+_HINT_SECONDS = 5
 
 
 @shared_task(name="controlplane.moves.tasks.drive_move")
@@ -41,6 +43,6 @@ def drive_moves() -> None:
 def wake(move_id: uuid.UUID, *, after: float = 0.0) -> None:
     """Has a move driven in so many seconds, if the broker is there. Beat finds it otherwise."""
     try:
-        drive_move.apply_async([str(move_id)], countdown=after or None)
+        drive_move.apply_async([str(move_id)], countdown=after or None, expires=after + _HINT_SECONDS)
     except (OperationalError, OSError) as e:
         _LOG.warning("broker unreachable, left to beat", move_id=str(move_id), error=str(e))

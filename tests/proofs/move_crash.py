@@ -57,7 +57,7 @@ def run_crashes(
 
 def _processes(mover: Mover, victim: str) -> str:
     if victim == "control":
-        return "celery-worker"
+        return "celery-driving"
     return f"cell-{mover.source if victim == 'source' else mover.destination}"
 
 

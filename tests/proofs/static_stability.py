@@ -11,7 +11,9 @@ from tests.recorder import Recorder
 from tests.stack import Stack
 from tests.waiting import eventually_sync
 
-CONTROL_PLANE = ("django", "celery-worker", "celery-beat", "postgres-control", "valkey-control")
+CONTROL_PLANE = (
+    "django", "celery-driving", "celery-sending", "celery-long", "celery-beat", "postgres-control", "valkey-control",
+)  # fmt: skip
 OUTAGE_SECONDS = 60
 #: The job fires every two seconds; a larger hole than this refutes the claim.
 LARGEST_GAP_SECONDS = 5.0

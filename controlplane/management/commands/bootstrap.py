@@ -48,7 +48,8 @@ class CellInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     url: str
     key_hex: str
-    capacity_runs_per_second: int = 5_000
+    #: None: what it was given before, by whomever; a new cell is taken to carry the usual.
+    capacity_runs_per_second: int | None = None
     database_url: str | None = None
     valkey_url: str | None = None
 

@@ -43,7 +43,7 @@ STATE_CHANGES: dict[CellState, frozenset[CellState]] = {
 _URL = URLValidator(schemes=["http", "https"])
 
 
-def cell_faults(name: str, url: str, key: bytes, kind: str, capacity: int) -> list[Fault]:
+def cell_faults(name: str, url: str, key: bytes, kind: str, capacity: int | None) -> list[Fault]:
     """All that is wrong with what a cell is to be."""
     faults = []
     try:
@@ -61,7 +61,7 @@ def cell_faults(name: str, url: str, key: bytes, kind: str, capacity: int) -> li
         faults.append(Fault(pointer="/key_hex", detail="at least 32 bytes"))
     if kind not in CellKind.values:
         faults.append(Fault(pointer="/kind", detail=f"one of {', '.join(CellKind.values)}"))
-    if capacity < 1:
+    if capacity is not None and capacity < 1:
         faults.append(Fault(pointer="/capacity_runs_per_second", detail="at least 1"))
     return faults
 
@@ -114,7 +114,7 @@ def register_cell(
     url: str,
     key: bytes,
     kind: str = CellKind.SHARED,
-    capacity_runs_per_second: int = 5_000,
+    capacity_runs_per_second: int | None = None,
     state: CellState = CellState.OPEN,
     database_url: str | None = None,
     valkey_url: str | None = None,
@@ -124,7 +124,8 @@ def register_cell(
 ) -> Cell:
     """Makes a cell and its site in the region known, with its engines where they are told.
 
-    Again with the same name: addresses, key and capacity are updated, its `state` stays.
+    Again with the same name: addresses and key are updated, and the capacity if one is told; its `state`
+    stays. A new cell without a told capacity is taken to carry what `Cell` says.
     """
     url = ",".join(split(url))
     if faults := cell_faults(name, url, key, kind, capacity_runs_per_second):
@@ -146,15 +147,16 @@ def register_cell(
             **_known_engines(site, database_url, valkey_url),
         }
         same_key = open_cell_key(name, bytes(cell.sealed_key)) == key
+    capacity = cell.capacity_runs_per_second if capacity_runs_per_second is None else capacity_runs_per_second
     engines = _engines(name, region, database_url, valkey_url)
     after = {
         "url": url,
-        "capacity_runs_per_second": capacity_runs_per_second,
+        "capacity_runs_per_second": capacity,
         **{engine: engines[engine] for engine in ("database", "valkey") if engine in engines},
     }
     if before == after and same_key:
         return cell
-    cell.capacity_runs_per_second = capacity_runs_per_second
+    cell.capacity_runs_per_second = capacity
     if not same_key:
         cell.sealed_key = seal_cell_key(name, key)
     cell.save()

@@ -61,7 +61,7 @@ def add_cell(
     database_url: str,
     valkey_url: str,
     kind: str = CellKind.SHARED,
-    capacity_runs_per_second: int = 5_000,
+    capacity_runs_per_second: int | None = None,
     movable: bool = True,
     store: OwnershipStore | None = None,
     actor: Actor,
@@ -70,7 +70,8 @@ def add_cell(
     """Looks at the engines, brings the database's schema up to date, and makes the cell and its site known,
     CORDONED until somebody opens it. Refuses with every fault at once, and then nothing was changed.
 
-    Asked again it changes what differs: a run that broke off goes on. `movable` false: engines that moves of
+    Asked again it changes what differs: a run that broke off goes on. No capacity: as in `register_cell`.
+    `movable` false: engines that moves of
     tenants could not use are taken, with a warning.
     """
     faults = cell_faults(name, ",".join(split(url)), key, kind, capacity_runs_per_second)

@@ -119,10 +119,13 @@ def test_bootstrap_twice_is_bootstrap_once(installation: Installation) -> None:
         said = json.loads(first.stdout)
         home = {"local-1": one, "local-2": two}[said["cell"]]
         told = home.tenants[said["tenant_id"]]
+        # What an operator has measured is kept.
+        installation.rows("UPDATE topology_cell SET capacity_runs_per_second = 77 RETURNING name")
         before = _everything(installation)
         again = installation.manage("bootstrap", given=given)
     assert json.loads(again.stdout) == said
     assert _everything(installation) == before
+    assert set(installation.rows("SELECT capacity_runs_per_second FROM topology_cell")) == {(77,)}
     assert (said["slug"], said["region"], said["pushed"]) == ("demo", "local", True)
     assert said["api_key"] == given["demo"]["api_key"]
     assert (told["state"], told["config"]["job_runs_per_second"]) == ("ACTIVE", 2000)
