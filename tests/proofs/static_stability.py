@@ -12,8 +12,9 @@ from tests.stack import Stack
 from tests.waiting import eventually_sync
 
 CONTROL_PLANE = (
-    "django", "celery-driving", "celery-sending", "celery-long", "celery-beat", "postgres-control", "valkey-control",
-)  # fmt: skip
+    *("django", "celery-driving", "celery-sending", "celery-long", "celery-beat"),
+    *("postgres-control", "valkey-control"),
+)
 OUTAGE_SECONDS = 60
 #: The job fires every two seconds; a larger hole than this refutes the claim.
 LARGEST_GAP_SECONDS = 5.0
