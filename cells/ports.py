@@ -27,6 +27,7 @@ from cells.history import History, HistoryStore
 from cells.insight import LETTERS_GROUPED, RUNS_LOOKED_AT, FoundRuns, InsightStore, RunFilter
 from cells.limits import LimitBoard, LimitStore
 from cells.metered import JobUsage, MeterStore, UsageSpan
+from cells.open_workflows import OpenWorkflowStore
 from cells.pulling import QueueId
 from cells.records import (
     LAG_BOUNDS_MS,
@@ -60,7 +61,6 @@ from cells.records import (
 )
 from cells.scheduling import SchedulingStore
 from cells.target_records import SealedSecret, TargetRow, TrialOutcome
-from cells.workflow_ports import WorkflowStore
 
 __all__ = [
     "EVENTS_LOOKED_AT",
@@ -129,7 +129,7 @@ class Store(
     LimitStore,
     MeterStore,
     SchedulingStore,
-    WorkflowStore,
+    OpenWorkflowStore,
     Protocol,
 ):
     """The truth. Raises `Retryable` when the engine is away, `NotOwner` when a fence fails."""

@@ -360,10 +360,10 @@ class WorkflowStore(PullStore, Protocol):
         limit: int,
         host_id: int,
         anew: bool = True,
+        also: Sequence[tuple[uuid.UUID, uuid.UUID]] = (),
     ) -> Stepped:
-        """One transaction: lock executions that are due, let the planner decide, write events, runs,
-        children, pointers. What cannot be decided or written is put off, and keeps nothing else up.
-        `anew`: look at all that waits; else from where the oldest was found the last time."""
+        """One transaction: lock executions that are due (and `also` some), have the planner decide, write.
+        What cannot be decided or written is put off, and keeps nothing else up. `anew`: look at all."""
         ...
 
     async def job_workflows_todo(self) -> tuple[bool, bool]:

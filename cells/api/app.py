@@ -17,6 +17,7 @@ from cells.api import (
     batches,
     calendars,
     declaring,
+    definition_checks,
     definitions,
     delays,
     dlq,
@@ -73,7 +74,7 @@ _RESOURCES = (
         herd,
         events,
     ),
-    *(reconciling, workflows, workflow_changes, definitions),
+    *(reconciling, workflows, workflow_changes, definitions, definition_checks),
     *(internal, usage, lengthening, telling, moves),
 )
 

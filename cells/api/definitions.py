@@ -1,4 +1,4 @@
-"""Definitions of workflows: registering versions, reading them, checking candidates."""
+"""Definitions of workflows: registering versions, reading them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,18 @@ from starlette.responses import Response
 from cells.api import documents, pagination, shapes
 from cells.api.problems import Problem, conflict, invalid, malformed, not_found
 from cells.api.routing import Call, Routes, Rule, answer
-from cells.api.workflow_documents import read_events
 from cells.api.workflow_models import DEFINITION_NAME_PATTERN, DefinitionsQuery
 from cells.contract import ErrorCode, Scope
-from cells.domain import ids
-from cells.domain.workflow.compatibility import Divergence, first_divergence
+from cells.domain.workflow.compatibility import Divergence
 from cells.domain.workflow.definition import Definition
+from cells.domain.workflow.heavy import Evaluate, Outcome, Work
 from cells.domain.workflow.parsing import DefinitionError, parse_definition
-from cells.workflow_ports import DefinitionRow, WorkflowFilter, WorkflowRow
+from cells.workflow_ports import DefinitionRow
 
 routes = Routes("Workflow definitions")
 
-#: Open executions that one check replays at most, and of each status at a time.
-CHECKED = 1000
 #: Histories are replayed for so long at most.
 REPLAY_SECONDS = 10.0
-_OPEN = ("RUNNING", "COMPENSATING", "COMPENSATION_STUCK")
 _Place = tuple[str, int]
 
 Name = Annotated[str, Path(examples=["order_fulfillment"], pattern=DEFINITION_NAME_PATTERN)]
@@ -51,8 +47,8 @@ async def put_workflow_definition(call: Call, definition: Name, version: Version
     again is answered as before, another one is a 409. A text that is not accepted is a 422 with every
     fault, its line and its place. How one is written: `clockhouse definitions language`, or the page "The
     language of definitions" of the console."""
-    number = _number(version)
-    text = _text(call)
+    number = version_number(version)
+    text = text_of(call)
     parsed = read_definition(text, definition, number)
     row, created = await call.services.store.put_definition(
         call.fence,
@@ -110,54 +106,8 @@ async def read_newest_workflow_definition(call: Call, definition: Name) -> Respo
 )
 async def read_workflow_definition(call: Call, definition: Name, version: Version) -> Response:
     """Read a version of a definition."""
-    row = await found_definition(call, definition, _number(version))
+    row = await found_definition(call, definition, version_number(version))
     return answer(_shown(row, read_definition(row.source, row.name, row.version)))
-
-
-@routes.add(
-    "POST",
-    "/v1/workflow-definitions/{definition:name}/versions/{version:name}:check",
-    Rule(scope=Scope.WORKFLOWS_READ, body_optional=True),
-    answers={200: ("Nothing was changed.", shapes.DefinitionChecked)},
-    problems=(404,),
-    text=True,
-)
-async def check_workflow_definition(call: Call, definition: Name, version: Version) -> Response:
-    """Replay open executions of that name against a candidate before anybody goes on under it: the text in
-    the body, or the registered version where there is no body. At most 1,000 are looked at, and for ten
-    seconds: `more` says that there are others."""
-    number = _number(version)
-    if call.raw_body.strip():
-        candidate = read_definition(_text(call), definition, number)
-    else:
-        row = await found_definition(call, definition, number)
-        candidate = read_definition(row.source, definition, number)
-    compatible: list[documents.Document] = []
-    blocked: list[documents.Document] = []
-    rows, more = await _open_executions(call, definition)
-    in_time = until(REPLAY_SECONDS)
-    for execution in rows:
-        if not in_time():
-            more = True
-            break
-        events = await read_events(call, execution)
-        try:
-            divergence = await asyncio.to_thread(first_divergence, candidate, events, in_time=in_time)
-        except TimeoutError:
-            more = True
-            break
-        shown = {
-            "workflow_id": execution.workflow_id,
-            "run_id": ids.encode(ids.WORKFLOW_RUN, execution.run_id),
-            "version": execution.version,
-        }
-        if divergence is None:
-            compatible.append(shown)
-        else:
-            blocked.append({**shown, "first_diverging_event": diverging(divergence)})
-    return answer(
-        {"name": definition, "version": number, "compatible": compatible, "blocked": blocked, "more": more}
-    )
 
 
 def until(seconds: float) -> Callable[[], bool]:
@@ -166,22 +116,18 @@ def until(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() < end
 
 
-async def _open_executions(call: Call, name: str) -> tuple[list[WorkflowRow], bool]:
-    rows: list[WorkflowRow] = []
-    more = False
-    for status in _OPEN:
-        found = await call.services.store.list_workflows(
-            call.tenant_id,
-            WorkflowFilter(status=status, definition=name),
-            after=None,
-            limit=CHECKED - len(rows) + 1,
-        )
-        rows += found.rows
-        more = more or found.reached is not None or len(rows) > CHECKED
-        rows = rows[:CHECKED]
-        if more:
-            break
-    return rows, more
+def made_elsewhere(call: Call) -> Evaluate:
+    """Has heavy values made, for a replay in a thread. Raises `TimeoutError` where too many wait."""
+    loop, calculators = asyncio.get_running_loop(), call.services.calculators
+
+    def evaluate(work: Work) -> Outcome:
+        made = calculators.wait_for(call.tenant_id, work)
+        outcome = asyncio.run_coroutine_threadsafe(made, loop).result()
+        if outcome is None:
+            raise TimeoutError("too many values are to be made")
+        return outcome
+
+    return evaluate
 
 
 def diverging(divergence: Divergence) -> documents.Document:
@@ -218,13 +164,13 @@ def read_definition(text: str, name: str, version: int) -> Definition:
         ) from None
 
 
-def _number(text: str) -> int:
+def version_number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
         raise invalid([], f"{text[:40]!r} is no version: a whole number from 1.")
     return int(text)
 
 
-def _text(call: Call) -> str:
+def text_of(call: Call) -> str:
     try:
         text = call.raw_body.decode()
     except UnicodeDecodeError:

@@ -27,6 +27,7 @@ from cells.ports import Clock, Fence, History, Queue, Secrets, Store, TargetTria
 from cells.pulling import Beat, Extended
 from cells.transfer_ports import Transfers
 from cells.workflow_ports import NewExecution, WorkflowRow
+from cells.workflows.calculators import Calculators
 
 #: Heartbeats and endings in one transaction at most; a bulk request may be as large by itself.
 _BEATS, _ENDINGS, _STARTS = 2000, 1000, 500
@@ -80,6 +81,7 @@ class Services:
         self.in_flight = InFlight()
         self.event_waiters: Counter[uuid.UUID] = Counter()
         self.known_definitions = KnownDefinitions(store)
+        self.calculators = Calculators(metrics, processes=1)
         self.trials: Counter[tuple[uuid.UUID, str]] = Counter()
         self.requests = metrics.histogram(
             "cell_api_request_seconds", "From the authenticated request to its answer", ("route", "method")

@@ -11,7 +11,14 @@ from fastapi import Path
 from starlette.responses import Response
 
 from cells.api import idempotency, shapes
-from cells.api.definitions import REPLAY_SECONDS, diverging, found_definition, read_definition, until
+from cells.api.definitions import (
+    REPLAY_SECONDS,
+    diverging,
+    found_definition,
+    made_elsewhere,
+    read_definition,
+    until,
+)
 from cells.api.problems import Problem, body_fault, invalid, not_found, unavailable
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.workflow_documents import read_events, shows_values, workflow_document
@@ -160,7 +167,11 @@ async def migrate_workflow(call: Call, workflow_id: WorkflowIdPath, body: Migrat
     events = [] if row.closed_at is not None else await read_events(call, row)
     try:
         divergence = await asyncio.to_thread(
-            first_divergence, definition, events, in_time=until(REPLAY_SECONDS)
+            first_divergence,
+            definition,
+            events,
+            in_time=until(REPLAY_SECONDS),
+            evaluate=made_elsewhere(call),
         )
     except TimeoutError as slow:
         raise unavailable("The history takes too long to replay; try again when less is going on.") from slow

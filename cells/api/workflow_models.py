@@ -119,3 +119,14 @@ class DefinitionsQuery(Page):
     """Which definitions a list shows."""
 
     name: DefinitionName | None = None
+
+
+class CheckQuery(Query):
+    """Which open executions a check looks at."""
+
+    cursor: str | None = Field(
+        default=None,
+        max_length=CURSOR_LIMIT,
+        description="`next_cursor` of the page before, with the same candidate.",
+    )
+    limit: int = Field(default=1000, ge=1, le=1000, description="Executions of one page at most.")

@@ -87,6 +87,7 @@ class Engine(StoreBase):
         limit: int,
         host_id: int,
         anew: bool = True,
+        also: Sequence[tuple[uuid.UUID, uuid.UUID]] = (),
     ) -> Stepped:
         """See `workflow_ports.WorkflowStore.step_workflows`."""
         if anew:
@@ -94,7 +95,7 @@ class Engine(StoreBase):
         try:
             async with self._database.transaction() as connection:
                 due = await self._due(connection, shards, but_not, limit)
-                keys = _in_turn(dict.fromkeys((tenant, run_id) for tenant, run_id, _ in due))
+                keys = _in_turn(dict.fromkeys((*also, *((tenant, run_id) for tenant, run_id, _ in due))))
                 more = len(keys) > limit or len(due) >= ITEMS * limit
                 if not keys:
                     return _NOTHING

@@ -30,6 +30,7 @@ from cells.store.lake import Lake
 from cells.store.letters import Letters
 from cells.store.limits import TargetLimits
 from cells.store.meters import Meters
+from cells.store.open_workflows import WorkflowsUnderWay
 from cells.store.operations import Operations
 from cells.store.pull import Pulls
 from cells.store.retiming import Retiming
@@ -91,6 +92,7 @@ class PostgresStore(
     Upkeep,
     Lake,
     WorkflowLake,
+    WorkflowsUnderWay,
 ):
     """One cell's truth. `open` before use, on a migrated database."""
 

@@ -14,6 +14,7 @@ from cells.domain.workflow.definition import Definition
 from cells.domain.workflow.events import Event, EventType
 from cells.domain.workflow.execution import Execution, StepState
 from cells.domain.workflow.folding import fold
+from cells.domain.workflow.heavy import Outcome, Work
 from cells.ports import Conflict
 from cells.workflow_ports import NewExecution, Taken, Turn
 from cells.workflows.turning import Turning
@@ -43,7 +44,7 @@ def migration(
             raise Conflict("another execution goes on in its place; try again")
         if x.version == definition.version:
             raise Conflict(f"it is under version {definition.version} already")
-        divergence = first_divergence(definition, events, checked=checked)
+        divergence = first_divergence(definition, events, checked=checked, evaluate=_not_here)
         if divergence is not None:
             raise Diverges(divergence)
         data = {"version": definition.version, "from": x.version, "actor": actor}
@@ -138,6 +139,10 @@ def _open(taken: Taken, events: Sequence[Event]) -> Execution:
     if not x.is_open:
         raise Conflict(f"the workflow is {taken.row.status}")
     return x
+
+
+def _not_here(_: Work) -> Outcome:
+    raise Conflict("it records values that take long to make just now; try again")
 
 
 def _no_child(_tenant: uuid.UUID, _name: str, _version: int | None) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from cells.contract import SHARDS
 from cells.execution.handing_on import HandingOn
@@ -20,6 +21,7 @@ from cells.ports import Clock, Conflict, Queue, Retryable, Store
 from cells.timers.pacing import Backoff
 from cells.workflow_ports import Stepped
 from cells.workflows.bell import Bell
+from cells.workflows.calculators import Calculators
 from cells.workflows.job_runs import JobRuns
 from cells.workflows.planner import CachedPlanner
 from cells.workflows.quota import StepQuota
@@ -61,7 +63,9 @@ class WorkflowEngine:
         self._host = host
         self._clock = clock
         self._batch = batch
-        self._planner = CachedPlanner()
+        self._calculators = Calculators(metrics, made=self._made)
+        self._planner = CachedPlanner(self._calculators)
+        self._also: set[tuple[uuid.UUID, uuid.UUID]] = set()  # whose values were made meanwhile
         self._quota = StepQuota()
         self._over: set[uuid.UUID] = set()  # who was passed over in the round before
         self._shards: list[int] = []
@@ -106,7 +110,11 @@ class WorkflowEngine:
             stopping.cancel()
             if not stop.is_set():
                 jobs.cancel()
-            await asyncio.gather(jobs, return_exceptions=True)
+            await asyncio.gather(jobs, self._calculators.close(), return_exceptions=True)
+
+    def _made(self, askers: Iterable[Any]) -> None:
+        self._also.update(askers)
+        self._bell.ring()
 
     async def _ring_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -134,6 +142,7 @@ class WorkflowEngine:
             over, soonest = self._quota.over(started)
         misses, put_offs = self._planner.misses, self._planner.put_offs
         self._planner.begin()
+        also, self._also = sorted(self._also), set()
         try:
             stepped = await self._store.step_workflows(
                 self._planner,
@@ -143,6 +152,7 @@ class WorkflowEngine:
                 host_id=self._host.host_id,
                 # What waits of a tenant that had to wait is older than what was found meanwhile.
                 anew=not self._over <= set(over),
+                also=also,
             )
             self._over = set(over)
         finally:

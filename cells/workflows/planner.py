@@ -7,14 +7,17 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cells.domain.workflow.definition import Definition, StartWorkflow
 from cells.domain.workflow.events import Event, EventType
 from cells.domain.workflow.execution import Execution
 from cells.domain.workflow.folding import fold
+from cells.domain.workflow.heavy import Outcome, Work
 from cells.domain.workflow.parsing import DefinitionError, parse_definition
 from cells.observability.logs import logger
 from cells.workflow_ports import Taken, Turn, WorkflowRow
+from cells.workflows.calculators import Calculators
 from cells.workflows.turning import TURN_LIMIT, Turning
 
 log = logger(__name__)
@@ -50,9 +53,11 @@ class _Known:
 
 
 class CachedPlanner:
-    """`workflow_ports.Planner`. Belongs to one engine: nobody else may use it at the same time."""
+    """`workflow_ports.Planner`. Belongs to one engine: nobody else may use it at the same time. Without
+    calculators heavy values are made in here, as far as they may be."""
 
-    def __init__(self) -> None:
+    def __init__(self, calculators: Calculators | None = None) -> None:
+        self._calculators = calculators
         self._folded: OrderedDict[_Key, _Folded] = OrderedDict()
         self._bytes = 0
         self._definitions: dict[tuple[int, str, int], _Known] = {}
@@ -126,7 +131,14 @@ class CachedPlanner:
             return self._later(taken)
         before = folded.execution.bytes
         self._folded.move_to_end(key)
-        turning = Turning(taken, folded.execution, known.definition, folded.orders, self._find)
+        turning = Turning(
+            taken,
+            folded.execution,
+            known.definition,
+            folded.orders,
+            self._find,
+            None if self._calculators is None else partial(_made, self._calculators, row),
+        )
         try:
             turn = turning.run(max(_LEAST_EVENTS, min(TURN_LIMIT, self._left)))
             self._left -= len(turn.events)
@@ -207,6 +219,11 @@ class CachedPlanner:
             return None
         policy = "HOME_ASYNC" if known.definition is None else known.definition.region_policy
         return known.version, policy
+
+
+def _made(calculators: Calculators, row: WorkflowRow, work: Work) -> Outcome | None:
+    """A heavy value, or None while it is being made for that execution."""
+    return calculators.outcome(row.tenant_id, work, (row.tenant_id, row.run_id))
 
 
 def _known(name: str, version: int, source: str) -> _Known:

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from cells.domain.workflow.commands import Command, record
-from cells.domain.workflow.decide import Decision, decision, timer_fired
+from cells.domain.workflow.decide import decision, timer_fired
 from cells.domain.workflow.definition import Definition
 from cells.domain.workflow.events import Event, EventType
 from cells.domain.workflow.execution import OPEN, Execution, Status, StepState
 from cells.domain.workflow.folding import fold
+from cells.domain.workflow.heavy import Evaluate
 from cells.workflow_ports import SUMMARY_LIMIT, Taken, Turn
 from cells.workflows.effects import activity_of, child_of, run_of, successor_of, word_to_parent
 from cells.workflows.inbox import to_record
@@ -22,6 +23,8 @@ from cells.workflows.inbox import to_record
 #: Events of one turn beyond what it records of its inbox; what is left is decided at once in the next one,
 #: behind others.
 TURN_LIMIT = 500
+#: While a value is being made, its execution is looked at this often.
+PENDING_MS = 2_000
 _BEGINS = frozenset(
     {
         EventType.ACTIVITY_SCHEDULED, EventType.WAIT_STARTED, EventType.TIMER_STARTED,
@@ -69,6 +72,7 @@ class Turning:
         definition: Definition,
         orders: dict[int, str],
         find: FindDefinition,
+        evaluate: Evaluate | None = None,
     ):
         self.turn = Turn(taken=taken)
         self._taken = taken
@@ -76,6 +80,8 @@ class Turning:
         self._definition = definition
         self._orders = orders
         self._find = find
+        self._evaluate = evaluate
+        self._pending = False  # a value is being made
         self._now = max(taken.now_ms, execution.last_at)
         self._full = execution.near_limit()
 
@@ -90,7 +96,11 @@ class Turning:
             if more:
                 break
             if self._settled(commands) and not self._fire():
-                return self.finish()
+                turn = self.finish()
+                if self._pending and turn.open:
+                    # Looked at again as soon as the value is there; in time, should who makes it die.
+                    turn.decide_at = self._now + PENDING_MS
+                return turn
         turn = self.finish()
         turn.decide_at = self._now
         return turn
@@ -102,9 +112,13 @@ class Turning:
             return True
         return all(command.type in _BEGINS_WAITING for command in commands) and not self._x.at_limit()
 
-    def _decided(self, limit: int) -> Decision:
+    def _decided(self, limit: int) -> tuple[list[Command], bool]:
         deadline = self._taken.config.compensation_deadline_seconds * 1000
-        return decision(self._definition, self._x, deadline_ms=deadline, limit=limit)
+        found = decision(
+            self._definition, self._x, deadline_ms=deadline, limit=limit, evaluate=self._evaluate
+        )
+        self._pending = found.pending
+        return found.commands, found.more
 
     def _record_inbox(self) -> None:
         """In the order of their time, timers among them: what came after a timeout came too late."""

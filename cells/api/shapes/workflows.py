@@ -225,11 +225,23 @@ class Blocked(Compatible):
     first_diverging_event: Diverging
 
 
+class Undecided(Compatible):
+    """An execution whose history is too long to be replayed in one request."""
+
+    reason: str
+
+
 class DefinitionChecked(Shape):
-    """What a candidate would mean for open executions."""
+    """What a candidate would mean for open executions: a page of them."""
 
     name: str
     version: int
+    open: int | None = Field(
+        description="How many are open: on the first page, where the tenant has fewer than 100,000 open ones."
+    )
+    looked_at: int = Field(description="How many this page looked at.")
     compatible: list[Compatible]
     blocked: list[Blocked]
-    more: bool = Field(description="There are more open executions than were looked at.")
+    undecided: list[Undecided]
+    more: bool = Field(description="There may be more open executions than were looked at: `next_cursor`.")
+    next_cursor: str | None

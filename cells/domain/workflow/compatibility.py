@@ -11,6 +11,7 @@ from cells.domain.workflow.decide import decide
 from cells.domain.workflow.definition import Definition
 from cells.domain.workflow.events import Event, EventType
 from cells.domain.workflow.folding import fold
+from cells.domain.workflow.heavy import Evaluate
 
 #: Events that record a decision.
 DECISIONS = frozenset(
@@ -43,9 +44,11 @@ def first_divergence(
     *,
     checked: int = 0,
     in_time: Callable[[], bool] = lambda: True,
+    evaluate: Evaluate | None = None,
 ) -> Divergence | None:
     """Replay a history under a definition; None if it would have recorded just the same. The first `checked`
-    events are known to be so. Raises `TimeoutError` once `in_time` says that there is no more."""
+    events are known to be so. `evaluate` makes heavy values; it may be waited for. Raises `TimeoutError` once
+    `in_time` says that there is no more time."""
     execution = fold(events[:checked])
     expected: Sequence[Command] = ()
     for event in events[checked:]:
@@ -57,7 +60,7 @@ def first_divergence(
         else:
             if not in_time():
                 raise TimeoutError("the history was not replayed in time")
-            commands = decide(definition, execution, deadline_ms=1)
+            commands = decide(definition, execution, deadline_ms=1, evaluate=evaluate)
             place = next((i for i, c in enumerate(commands) if _records(event, c)), None)
             if place is None:
                 told = ", ".join(f"{c.type} {c.key}".strip() for c in commands) or "nothing"

@@ -15,11 +15,14 @@ from cells.domain.workflow.definition import Activity, Definition, Map, Parallel
 from cells.domain.workflow.events import EventType
 from cells.domain.workflow.execution import Execution, StepRecord, StepState, open_activities
 from cells.domain.workflow.expressions import ExpressionFault
+from cells.domain.workflow.heavy import Evaluate, value_of
 from cells.domain.workflow.keys import idempotency_key, split_key, step_key, undo_key
 
 
-def compensate(definition: Definition, execution: Execution) -> list[Command]:
-    """The next commands of an execution that undoes what it did."""
+def compensate(
+    definition: Definition, execution: Execution, evaluate: Evaluate | None = None
+) -> list[Command]:
+    """The next commands of an execution that undoes what it did. Raises `NotYet`."""
     x = execution
     if x.resolved is not None and x.resolved["action"] == "close":
         data = {"error": x.error, "step": x.failed_step, "note": x.resolved.get("note")}
@@ -39,7 +42,7 @@ def compensate(definition: Definition, execution: Execution) -> list[Command]:
         failed = _failed_undo(x, record)
         if failed is not None:
             return [] if x.stuck else [_stuck(failed.key, failed.error)]
-        return [_schedule(definition, x, record, undo)]
+        return [_schedule(definition, x, record, undo, evaluate)]
     kind = EventType.CANCELLED if x.cause == "cancelled" else EventType.COMPENSATED
     return [Command(type=kind, data={} if x.error is None else {"error": x.error, "step": x.failed_step})]
 
@@ -78,7 +81,9 @@ def _stuck(step: str | None, error: str | None) -> Command:
     return Command(type=EventType.COMPENSATION_STUCK, data={"step": step, "error": error})
 
 
-def _schedule(definition: Definition, x: Execution, record: StepRecord, undo: Step) -> Command:
+def _schedule(
+    definition: Definition, x: Execution, record: StepRecord, undo: Step, evaluate: Evaluate | None
+) -> Command:
     _, index = split_key(record.key)
     do = undo.do
     key = undo_key(record, undo.id)
@@ -94,7 +99,7 @@ def _schedule(definition: Definition, x: Execution, record: StepRecord, undo: St
     if do.input is not None:
         try:
             scope = _scope(definition, x, record)
-            given = do.input.render(values_for(x, do.input.expressions, scope, {}))
+            given = value_of(do.input, values_for(x, do.input.expressions, scope, {}), evaluate)
         except ExpressionFault as fault:
             failed = {"step": key, "error": str(fault), "undoes": record.key}
             return Command(type=EventType.STEP_FAILED, data=failed, step=undo)

@@ -3,7 +3,7 @@
 CEL copies whole values. Each `+` copies what is there so far, and each element that a comprehension adds
 copies the list made until then: what is made of n elements costs n² of them. So short texts over small
 values can hold an interpreter for minutes. What costs too much is refused; it is never a matter of time,
-so whoever decides again refuses it again.
+so whoever decides again refuses it again. What costs much is made in a process of its own (`heavy.py`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ from typing import Any, NamedTuple
 Tokens = Sequence[tuple[str, str]]
 
 COMPREHENSIONS = frozenset({"all", "exists", "exists_one", "map", "filter"})
-#: Elements a comprehension may walk.
+#: Elements a comprehension may walk; and in a process of its own.
 LIST_LIMIT = 1000
+OUTSIDE_LIST_LIMIT = 10_000
 _WORDS = frozenset({"true", "false", "null", "in"})
 #: Handing a value over costs more than copying it inside.
 _HANDING_OVER = 4
 
 
-class TooLong(ValueError):
-    """A list that is too long to be walked."""
+class Cost(NamedTuple):
+    """The most that it can cost, in units of 20 to 90 ns, and how many elements it walks."""
+
+    work: int
+    walked: int
 
 
 class Read(NamedTuple):
@@ -51,9 +55,8 @@ class Shape:
         self._listed = sum(text == "," for _, text in tokens[:end]) + 1
         self._written = 1 + sum(map(_written, tokens[end:]))
 
-    def work(self, values: Mapping[str, Any]) -> int:
-        """The most it can cost with those values, in units of 20 to 90 ns. `TooLong` for a list that is
-        not walked."""
+    def cost(self, values: Mapping[str, Any]) -> Cost:
+        """What it can cost with those values."""
         names = {read.name for read in (*self._before, *self._behind)}
         weigh = _Weighing()
         work = _HANDING_OVER * sum(weigh(values[name]) for name in names if name in values)
@@ -61,11 +64,10 @@ class Shape:
         together = sum(map(weigh, before))
         work += len(before) * together
         if self._kind is None:
-            return work
+            return Cost(work, 0)
         walked = None if self._range is None else _found(values, self._range)
         count = sum(map(weigh.longest, before)) if walked is None else _length(walked)
-        if count > LIST_LIMIT:
-            raise TooLong(f"a list of {count} is longer than {LIST_LIMIT}, the most to walk")
+        elements = count
         if walked is None:
             count += self._listed
         inner = [read for read in self._behind if read.name == self._variable]
@@ -81,7 +83,7 @@ class Shape:
             work += count * made // 2
         elif self._kind == "filter":
             work += count * (count + together) // 2
-        return work
+        return Cost(work, elements)
 
 
 class _Weighing:

@@ -29,7 +29,8 @@ from cells.domain.workflow.definition import (
 )
 from cells.domain.workflow.events import EVENT_LIMIT, FULL_BYTES, RESERVE, EventType
 from cells.domain.workflow.execution import DEADLINE, Execution, StepState
-from cells.domain.workflow.expressions import Budget, Expression, ExpressionFault, Template, fits
+from cells.domain.workflow.expressions import Expression, ExpressionFault, Template, fits
+from cells.domain.workflow.heavy import Evaluate, NotYet, budget_for, value_of
 from cells.domain.workflow.keys import idempotency_key, split_key, step_key
 
 #: Characters of a workflow id.
@@ -53,31 +54,46 @@ class Decision(NamedTuple):
 
     commands: list[Command]
     more: bool
+    pending: bool = False  # a value is being made; once it is there, more may be decided
 
 
 _NOTHING = Decision([], False)
 
 
 def decide(
-    definition: Definition, execution: Execution, *, deadline_ms: int, limit: int = DECISION_LIMIT
+    definition: Definition,
+    execution: Execution,
+    *,
+    deadline_ms: int,
+    limit: int = DECISION_LIMIT,
+    evaluate: Evaluate | None = None,
 ) -> list[Command]:
     """The next commands, in the order in which they are to be recorded; none while nothing but
     waiting is to be done. `deadline_ms`: how long a compensation may take, where the definition
     does not say."""
-    return decision(definition, execution, deadline_ms=deadline_ms, limit=limit).commands
+    return decision(definition, execution, deadline_ms=deadline_ms, limit=limit, evaluate=evaluate).commands
 
 
 def decision(
-    definition: Definition, execution: Execution, *, deadline_ms: int, limit: int = DECISION_LIMIT
+    definition: Definition,
+    execution: Execution,
+    *,
+    deadline_ms: int,
+    limit: int = DECISION_LIMIT,
+    evaluate: Evaluate | None = None,
 ) -> Decision:
     """The same, and whether more is to be decided as soon as that is recorded: one decision is bounded in
     its commands (`limit`), in their bytes and in the work of its expressions, and by the room that the
-    history has left. However it is cut, the same commands follow each other."""
+    history has left. However it is cut, the same commands follow each other. `evaluate` has values made that
+    are heavy; without it they are made here, as far as they may be."""
     x = execution
     if not x.is_open:
         return _NOTHING
     if x.compensating:
-        commands = compensate(definition, x)
+        try:
+            commands = compensate(definition, x, evaluate)
+        except NotYet:
+            return Decision([], False, True)
         return Decision(commands[:limit], len(commands) > limit)
     if definition.compensation_deadline_ms is not None:
         deadline_ms = definition.compensation_deadline_ms
@@ -85,7 +101,7 @@ def decision(
         return _alone(_undo("cancelled", None, "cancelled", deadline_ms))
     if x.at_limit():
         return _alone(_undo("failed", None, "the history reached its limit", deadline_ms))
-    walk = _Walk(definition, x, limit)
+    walk = _Walk(definition, x, limit, evaluate)
     ended, result = walk.sequence(definition.steps, _OUTSIDE)
     if walk.commands and (walk.broken or (walk.full and walk.failed is None)):
         # What was walked comes first; what cannot begin fails the execution behind it.
@@ -98,12 +114,13 @@ def decision(
     if walk.again is not None:
         return Decision([*walk.commands, walk.again], False)
     if not ended:
-        return Decision(walk.commands, False)
+        return Decision(walk.commands, False, walk.pending)
     if definition.output is not None:
         try:
-            result = definition.output.render(
-                values_for(x, definition.output.expressions, _OUTSIDE, walk.derived)
-            )
+            values = values_for(x, definition.output.expressions, _OUTSIDE, walk.derived)
+            result = value_of(definition.output, values, evaluate)
+        except NotYet:
+            return Decision(walk.commands, False, True)
         except ExpressionFault as fault:
             if walk.commands:
                 return Decision(walk.commands, True)
@@ -137,13 +154,15 @@ def _undo(cause: str, step: str | None, error: str | None, deadline_ms: int) -> 
 class _Walk:
     """One walk over a definition."""
 
-    def __init__(self, definition: Definition, execution: Execution, limit: int):
+    def __init__(self, definition: Definition, execution: Execution, limit: int, evaluate: Evaluate | None):
+        self._evaluate = evaluate
         self._definition = definition
         self._x = execution
         self._room = max(1, min(limit, EVENT_LIMIT - RESERVE - execution.last_seq))
         self._bytes = FULL_BYTES - execution.bytes
         self._work = DECISION_WORK
         self.full = False  # it had to end before it was through
+        self.pending = False  # something waits for a value that is being made
         self.commands: list[Command] = []
         self.derived: dict[str, Any] = {}  # results that no event has: of groups, of what just ended
         self.failed: tuple[str, str | None, bool] | None = None  # key, error, whether to undo
@@ -191,6 +210,9 @@ class _Walk:
                     self.derived[key] = SKIPPED
                     return True, None
             return self._start(step, key, scope)
+        except NotYet:
+            self.pending = True
+            return False, None
         except ExpressionFault as fault:
             self.broken = [
                 Command(type=EventType.STEP_FAILED, data={"step": key, "error": str(fault)}, step=step)
@@ -280,22 +302,23 @@ class _Walk:
 
     # --- values --------------------------------------------------------------------------
     def _value(self, expression: Expression, scope: Scope) -> Any:
-        budget = Budget()
+        budget = budget_for(self._evaluate)
         try:
-            return expression.evaluate(values_for(self._x, [expression], scope, self.derived), budget)
+            values = values_for(self._x, [expression], scope, self.derived)
+            return value_of(expression, values, self._evaluate, budget)
         finally:
-            self._work -= budget.work
+            self._work -= min(budget.work, budget.most)
 
     def _render(self, template: Template | None, scope: Scope) -> Any:
         if template is None:
             self._bytes -= self._x.input_bytes
             return self._x.input
         values: Mapping[str, Any] = values_for(self._x, template.expressions, scope, self.derived)
-        budget = Budget()
+        budget = budget_for(self._evaluate)
         try:
-            return template.render(values, budget)
+            return value_of(template, values, self._evaluate, budget)
         finally:
-            self._work -= budget.work
+            self._work -= min(budget.work, budget.most)
             self._bytes -= budget.bytes
 
 

@@ -18,7 +18,14 @@ from typing import Any
 import cel
 import msgspec
 
-from cells.domain.workflow.costs import COMPREHENSIONS, Shape, TooLong, is_call
+from cells.domain.workflow.costs import (
+    COMPREHENSIONS,
+    LIST_LIMIT,
+    OUTSIDE_LIST_LIMIT,
+    Cost,
+    Shape,
+    is_call,
+)
 
 #: Bytes of one expression.
 SOURCE_LIMIT = 2048
@@ -33,6 +40,8 @@ RESULT_LIMIT = 512 * 1024
 #: What making one value may cost, in the units of `costs.py`: as much as copying some members of each of the
 #: thousand elements of the largest input. One to two seconds.
 WORK_LIMIT = 20_000_000
+#: The same where it is made in a process of its own (`heavy.py`). Ten to twenty seconds.
+OUTSIDE_WORK = 200_000_000
 
 _TOKEN = re.compile(
     r"""(?P<text>[rRbB]{0,2}(?:\"{3}.*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'))
@@ -62,21 +71,39 @@ class ExpressionFault(ValueError):
     """An expression that is not accepted, or that came to nothing. The text says why."""
 
 
+class TooHeavy(Exception):
+    """A value that is to be made in a process of its own."""
+
+
 class Budget:
-    """What making one value has cost so far."""
+    """What making one value has cost so far. Past `most`, and where more elements are walked than `walked`,
+    it is a fault; with `beyond` only where it could not be made in a process of its own either."""
 
-    __slots__ = ("bytes", "made", "work")
+    __slots__ = ("beyond", "bytes", "made", "most", "walked", "work")
 
-    def __init__(self) -> None:
+    def __init__(self, *, most: int = WORK_LIMIT, walked: int = LIST_LIMIT, beyond: bool = False) -> None:
+        self.most = most
+        self.walked = walked
+        self.beyond = beyond
         self.work = 0
         self.made = 0  # characters and values
         self.bytes = 0  # of what was rendered, as JSON
 
-    def spend(self, work: int) -> None:
-        """It costs that much. Raises `ExpressionFault` past the limit."""
-        self.work += work
-        if self.work > WORK_LIMIT:
+    @classmethod
+    def outside(cls) -> Budget:
+        """Of a process that does nothing else."""
+        return cls(most=OUTSIDE_WORK, walked=OUTSIDE_LIST_LIMIT)
+
+    def spend(self, cost: Cost) -> None:
+        """It costs that much. Raises `ExpressionFault` past the limit, or `TooHeavy`."""
+        self.work += cost.work
+        longest = OUTSIDE_LIST_LIMIT if self.beyond else self.walked
+        if cost.walked > longest:
+            raise ExpressionFault(f"a list of {cost.walked} is longer than {longest}, the most to walk")
+        if self.work > (OUTSIDE_WORK if self.beyond else self.most):
             raise ExpressionFault("this is too much work over values of that size")
+        if self.work > self.most or cost.walked > self.walked:
+            raise TooHeavy
 
     def make(self, size: int) -> None:
         """So much is made. Raises `ExpressionFault` past the limit."""
@@ -114,10 +141,8 @@ class Expression:
         context = {name: values[name] for name in self.names if name in values}
         budget = budget or Budget()
         try:
-            budget.spend(self._shape.work(context))
+            budget.spend(self._shape.cost(context))
             return _plain(self._program.execute(context), budget)
-        except TooLong as fault:
-            raise ExpressionFault(str(fault)) from None
         except ExpressionFault as fault:
             raise ExpressionFault(f"`{self.source}`: {fault}") from None
         except KeyError as fault:
@@ -136,9 +161,10 @@ class Template:
     """JSON with `${…}` in its texts. A text that is one expression becomes its value; several, or
     words around them, become a text."""
 
-    __slots__ = ("_parts", "expressions")
+    __slots__ = ("_parts", "expressions", "source")
 
     def __init__(self, value: Any):
+        self.source = value
         self.expressions: list[Expression] = []
         self._parts = self._compile(value)
 

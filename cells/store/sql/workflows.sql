@@ -93,6 +93,43 @@ WHERE (%(status)s::text IS NULL OR status = %(status)s)
   AND (%(prefix)s::text IS NULL OR starts_with(workflow_id, %(prefix)s))
 ORDER BY started_at DESC, run_id DESC LIMIT %(limit)s;
 
+-- name: workflow_open
+-- Open executions of a definition (tenant_id) by workflow id, among the next `looks` that hold their ids; and those that
+-- had ended and undo again what was done late, whose ids may be others' now.
+WITH held AS MATERIALIZED (
+    SELECT * FROM workflows
+    WHERE tenant_id = %(tenant)s AND holds_id
+      AND (%(after_id)s::text IS NULL OR workflow_id >= %(after_id)s)
+      AND (%(after_id)s::text IS NULL OR workflow_id > %(after_id)s OR run_id > %(after_run)s::uuid)
+    ORDER BY workflow_id LIMIT %(looks)s
+),
+again AS MATERIALIZED (
+    SELECT * FROM workflows WHERE tenant_id = %(tenant)s AND (unsure OR status = 'COMPENSATION_STUCK')
+    ORDER BY started_at DESC, run_id DESC LIMIT %(looks)s
+),
+edge AS (SELECT max(workflow_id) AS last FROM held HAVING count(*) = %(looks)s)
+SELECT w.run_id, w.workflow_id, w.shard, w.status, w.definition, w.version, w.input_hash, w.region_policy, w.next_seq,
+       w.epoch, w.takeovers::text, w.decide_at, w.timer_at, w.history_bytes, w.parent::text, w.started_at, w.closed_at,
+       w.result, w.error
+FROM (SELECT * FROM held UNION ALL SELECT * FROM again WHERE closed_at IS NULL AND NOT holds_id) AS w
+LEFT JOIN edge ON true
+WHERE w.definition = %(definition)s AND (edge.last IS NULL OR w.workflow_id <= edge.last)
+  AND (%(after_id)s::text IS NULL OR (w.workflow_id, w.run_id) > (%(after_id)s, %(after_run)s::uuid))
+ORDER BY w.workflow_id, w.run_id LIMIT %(limit)s;
+
+-- name: workflow_open_reached
+-- The last id that `workflow_open` looks at (tenant_id); none where it sees the end.
+SELECT workflow_id FROM workflows
+WHERE tenant_id = %(tenant)s AND holds_id
+  AND (%(after_id)s::text IS NULL OR workflow_id >= %(after_id)s)
+  AND (%(after_id)s::text IS NULL OR workflow_id > %(after_id)s OR run_id > %(after_run)s::uuid)
+ORDER BY workflow_id OFFSET %(looks)s - 1 LIMIT 1;
+
+-- name: workflow_open_count
+-- How many executions of a tenant (tenant_id) hold their ids, as far as `looks` of them; those of one definition.
+SELECT count(*)::int, count(*) FILTER (WHERE definition = %(definition)s)::int
+FROM (SELECT definition FROM workflows WHERE tenant_id = %(tenant)s AND holds_id LIMIT %(looks)s) AS w;
+
 -- name: workflow_list_to_reconcile
 -- Executions of a tenant that are stuck, or undid what may not have happened, the latest start first.
 SELECT run_id, workflow_id, shard, status, definition, version, input_hash, region_policy, next_seq, epoch,

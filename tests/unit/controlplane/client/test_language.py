@@ -10,6 +10,7 @@ import pytest
 from cells.api.workflows import INPUT_LIMIT
 from cells.domain.workflow import costs, events, expressions, parsing, steps
 from cells.domain.workflow.parsing import DefinitionError, parse_definition
+from cells.workflows import calculating
 from controlplane.client.language import language, sample
 from controlplane.console.definitions import FIRST
 
@@ -78,6 +79,8 @@ def test_limits_are_those_of_the_engine() -> None:
         f"{expressions.SOURCE_LIMIT:,} bytes, {expressions.TERM_LIMIT} terms",
         f"{expressions.NESTING_LIMIT} levels of brackets",
         f"{costs.LIST_LIMIT:,} elements",
+        f"{costs.OUTSIDE_LIST_LIMIT:,} elements; what is more than {costs.LIST_LIMIT:,}",
+        f"{calculating.CPU_SECONDS} seconds of processor time and {calculating.MEMORY_BYTES >> 30} GiB",
         f"{expressions.TEXT_LIMIT // 1024} KiB; {expressions.RESULT_LIMIT // 1024} KiB",
         f"| input of a start | {INPUT_LIMIT // 1024} KiB |",
         f"{steps.BRANCH_LIMIT} branches",

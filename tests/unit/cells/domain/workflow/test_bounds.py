@@ -51,7 +51,7 @@ class Bounded(Play):
     def settle(self) -> None:
         more = True
         while more:
-            commands, more = decision(
+            commands, more, _ = decision(
                 self.definition, self.execution, deadline_ms=DEADLINE_MS, limit=self.limit
             )
             assert len(commands) <= self.limit + 1
@@ -188,4 +188,4 @@ def test_an_execution_that_was_never_begun_decides_nothing() -> None:
     w = Play(HEAD + "  - {id: s, sleep: 1h}\n")
     closed = fold(w.history, Execution())
     closed.status = Status.TERMINATED
-    assert decision(w.definition, closed, deadline_ms=DEADLINE_MS) == ([], False)
+    assert decision(w.definition, closed, deadline_ms=DEADLINE_MS) == ([], False, False)
