@@ -43,6 +43,15 @@ class LakeFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TenantsFile:
+    """A file that may hold executions of a tenant."""
+
+    day: date  # on which they were closed
+    file: LakeFile
+    began_until: datetime  # none of them began later
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LakeDay:
     """A day of runs, by `scheduled_for` in UTC."""
 
@@ -79,8 +88,8 @@ class WorkflowHistoryStore(Protocol):
         written; how many, else 0."""
         ...
 
-    async def lake_has_workflows(self, tenant_id: uuid.UUID) -> bool:
-        """Whether any executions of a tenant have left, and are kept yet."""
+    async def lake_workflow_files_of(self, tenant_id: uuid.UUID) -> Sequence[TenantsFile]:
+        """Files that may hold executions of a tenant, those with the latest start first."""
         ...
 
     async def lake_workflow_files(self) -> Sequence[tuple[date, LakeFile]]:
@@ -180,9 +189,8 @@ class History(Protocol):
         """The latest execution of a workflow id that is in the lake only, or a certain one."""
         ...
 
-    async def newest_workflows_day(self, tenant_id: uuid.UUID) -> date | None:
-        """The last day on which executions were closed that are in the lake only, whoever's; None where there
-        are none of that tenant."""
+    async def workflows_began_until(self, tenant_id: uuid.UUID) -> datetime | None:
+        """No execution of a tenant that is in the lake only began later; None where there are none."""
         ...
 
     async def list_workflows(

@@ -16,6 +16,7 @@ from cells.workflow_ports import FoundWorkflows, WorkflowFilter, WorkflowRow
 log = logger(__name__)
 
 _DAY = timedelta(days=1)
+_LAST = uuid.UUID(int=2**128 - 1)
 _Begun = tuple[datetime, uuid.UUID]
 
 
@@ -76,26 +77,24 @@ async def find_workflows(
     call: Call, where: WorkflowFilter, *, after: _Begun | None, limit: int
 ) -> FoundWorkflows:
     """A page of the caller's executions, as `WorkflowStore.list_workflows`. It may be short, even empty, and
-    have more behind it. Where the lake does not answer, what began since its newest day is a page."""
+    have more behind it. Where the lake does not answer, what began later than what is there is a page."""
     found = await call.services.store.list_workflows(call.tenant_id, where, after=after, limit=limit)
     history = call.services.history
-    newest = None if history is None else await history.newest_workflows_day(call.tenant_id)
+    newest = None if history is None else await history.workflows_began_until(call.tenant_id)
     if history is None or newest is None:
         return found
-    end = datetime.combine(newest, time(), UTC) + _DAY
     until = found.reached[0] if found.reached is not None else None
     if until is None and len(found.rows) >= limit:
         until = found.rows[-1].started_at
-    if until is not None and until >= end:
+    if until is not None and until > newest:
         return found  # whatever is in the lake began earlier
     try:
         older = await history.list_workflows(call.tenant_id, where, after=after, limit=limit)
     except (TimeoutError, Retryable) as fault:
-        since = (end, uuid.UUID(int=0))
-        if not any(_begun(row) >= since for row in found.rows):
+        if not any(row.started_at > newest for row in found.rows):
             raise unavailable("The history takes too long to answer; ask for less of it.") from fault
         log.warning("workflows are listed without the lake", fault=str(fault)[:200])
-        older = FoundWorkflows(rows=(), reached=since)
+        older = FoundWorkflows(rows=(), reached=(newest, _LAST))
     reached = max((at for at in (found.reached, older.reached) if at is not None), default=None)
     here = {row.run_id for row in found.rows}
     rows = [*found.rows, *(row for row in older.rows if row.run_id not in here)]

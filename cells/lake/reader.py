@@ -103,10 +103,10 @@ class LakeReader:
     ) -> WorkflowRow | None:
         return await self._workflows.get_workflow(tenant_id, workflow_id, run_id)
 
-    async def newest_workflows_day(self, tenant_id: uuid.UUID) -> date | None:
-        if not await self._store.lake_has_workflows(tenant_id):
-            return None
-        return max((day for day, _ in await self._store.lake_workflow_files()), default=None)
+    async def workflows_began_until(self, tenant_id: uuid.UUID) -> datetime | None:
+        return max(
+            (of.began_until for of in await self._store.lake_workflow_files_of(tenant_id)), default=None
+        )
 
     async def list_workflows(
         self,

@@ -7,7 +7,7 @@ import tempfile
 import time as clock
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
@@ -21,6 +21,9 @@ from cells.workflow_ports import FoundWorkflows, StoredEvent, WorkflowFilter, Wo
 
 #: Executions that leave together.
 PAGE = 2_000
+#: Files of one question: most tenants have a few a day.
+_AT_ONCE = 8
+_LAST = uuid.UUID(int=2**128 - 1)
 
 
 class WorkflowArchive:
@@ -104,8 +107,8 @@ class WorkflowReader:
 
         until = clock.monotonic() + self._patience
         days: defaultdict[date, list[LakeFile]] = defaultdict(list)
-        for day, file in await self._store.lake_workflow_files():
-            days[day].append(file)
+        for of in await self._store.lake_workflow_files_of(tenant_id):
+            days[of.day].append(of.file)
         wanted = {
             "tenant": str(tenant_id),
             "workflow": workflow_id,
@@ -128,14 +131,12 @@ class WorkflowReader:
         after: tuple[datetime, uuid.UUID] | None,
         limit: int,
     ) -> FoundWorkflows:
-        """Executions, the latest start first. Files are by the day of the end, and whatever ended before a
-        day began before it: so what began since the earliest day that was looked at is all there."""
+        """Executions, the latest start first. Files are looked through by their latest starts: what began
+        later than anything in those that are left is all there."""
         from cells.lake.workflow_files import workflow_of
 
         until = clock.monotonic() + self._patience
-        days: defaultdict[date, list[LakeFile]] = defaultdict(list)
-        for day, file in await self._store.lake_workflow_files():
-            days[day].append(file)
+        left = list(await self._store.lake_workflow_files_of(tenant_id))
         wanted = {
             "tenant": str(tenant_id),
             "status": where.status,
@@ -146,25 +147,24 @@ class WorkflowReader:
             "after_run": None if after is None else str(after[1]),
             "limit": limit,
         }
-        found: dict[uuid.UUID, WorkflowRow] = {}
-        since: datetime | None = None
-        for day in sorted(days, reverse=True):
-            left = until - clock.monotonic()
-            if left <= 0:
-                return _so_far(found, since, limit)
-            paths = await self._cache.paths(days[day])
-            try:
-                rows = await self._engine().ask("lake_workflow_list", paths, wanted, seconds=left)
-            except TimeoutError:
-                return _so_far(found, since, limit)
-            for row in rows:
-                execution = workflow_of(tenant_id, row)
-                # One that was closed again, later, is as it was last.
-                found.setdefault(execution.run_id, execution)
-            since = datetime.combine(day, time(), UTC)
-            if sum(row.started_at >= since for row in found.values()) >= limit:
+        found: list[WorkflowRow] = []
+        looked = False
+        while left:
+            since = left[0].began_until
+            if sum(row.started_at > since for row in found) >= limit:
                 break
-        return FoundWorkflows(rows=sorted(found.values(), key=place_of, reverse=True)[:limit])
+            seconds = until - clock.monotonic()
+            if seconds <= 0:
+                return _so_far(found, since, limit, looked=looked)
+            some, left = left[:_AT_ONCE], left[_AT_ONCE:]
+            paths = await self._cache.paths([of.file for of in some])
+            try:
+                rows = await self._engine().ask("lake_workflow_list", paths, wanted, seconds=seconds)
+            except TimeoutError:
+                return _so_far(found, since, limit, looked=looked)
+            looked = True
+            found += [workflow_of(tenant_id, row) for row in rows]
+        return FoundWorkflows(rows=sorted(found, key=place_of, reverse=True)[:limit])
 
     async def workflow_history(
         self, tenant_id: uuid.UUID, row: WorkflowRow, *, after: int, limit: int
@@ -175,7 +175,8 @@ class WorkflowReader:
         if row.closed_at is None:
             return ()
         closed = row.closed_at.astimezone(UTC).date()
-        files = [file for day, file in await self._store.lake_workflow_files() if day == closed]
+        of_tenant = await self._store.lake_workflow_files_of(tenant_id)
+        files = [of.file for of in of_tenant if of.day == closed]
         if not files:
             return ()
         wanted = {"tenant": str(tenant_id), "run": str(row.run_id), "after": after, "limit": limit}
@@ -189,9 +190,9 @@ def place_of(row: WorkflowRow) -> tuple[datetime, uuid.UUID]:
     return row.started_at, row.run_id
 
 
-def _so_far(found: Mapping[uuid.UUID, WorkflowRow], since: datetime | None, limit: int) -> FoundWorkflows:
-    """What is known when time is up: all that began since then."""
-    if since is None:
+def _so_far(found: Sequence[WorkflowRow], since: datetime, limit: int, *, looked: bool) -> FoundWorkflows:
+    """What is known when time is up: all that began later."""
+    if not looked:
         raise TimeoutError("the lake was not looked through in time")
-    rows = sorted((r for r in found.values() if r.started_at >= since), key=place_of, reverse=True)
-    return FoundWorkflows(rows=rows[:limit], reached=(since, uuid.UUID(int=0)) if len(rows) < limit else None)
+    rows = sorted((row for row in found if row.started_at > since), key=place_of, reverse=True)[:limit]
+    return FoundWorkflows(rows=rows, reached=(since, _LAST) if len(rows) < limit else None)

@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Sequence
 from datetime import date, datetime
 
-from cells.history import LakeFile, OldWorkflow
-from cells.store.arrays import int4s, uuids
+from cells.history import LakeFile, OldWorkflow, TenantsFile
+from cells.store.arrays import from_datetime, instants, int4s, uuids
 from cells.store.base import StoreBase
-from cells.store.database import fetch_all, fetch_one, fetch_row, run
+from cells.store.database import fetch_all, fetch_row, run
 from cells.store.workflows import workflow_row
 from cells.workflow_ports import StoredEvent
 
@@ -52,11 +52,23 @@ class WorkflowLake(StoreBase):
                 return 0
             about = {"name": file.name, "rows": file.rows, "bytes": file.size, "sha256": file.sha256}
             await run(connection, "lake_workflow_file_add", {"day": day, **about})
+            begun = instants([from_datetime(row.started_at) for row in rows])
+            of = {"name": file.name, "tenants": keys["tenants"], "begun": begun}
+            await run(connection, "lake_workflow_tenants_add", of)
         return int(gone)
 
-    async def lake_has_workflows(self, tenant_id: uuid.UUID) -> bool:
+    async def lake_workflow_files_of(self, tenant_id: uuid.UUID) -> Sequence[TenantsFile]:
         async with self._database.transaction() as connection:
-            return await fetch_one(connection, "lake_has_workflows", {"tenant": tenant_id}) is not None
+            return [
+                TenantsFile(
+                    day=day,
+                    file=LakeFile(name=name, rows=rows, size=size, sha256=bytes(sha256)),
+                    began_until=until,
+                )
+                for day, name, rows, size, sha256, until in await fetch_all(
+                    connection, "lake_workflow_files_of", {"tenant": tenant_id}
+                )
+            ]
 
     async def lake_workflow_files(self) -> Sequence[tuple[date, LakeFile]]:
         async with self._database.transaction() as connection:

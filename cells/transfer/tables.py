@@ -36,6 +36,7 @@ FATES: dict[str, Fate] = {
     "lake_files": Fate.STAYS,
     "lake_touches": Fate.STAYS,
     "lake_workflow_files": Fate.STAYS,
+    "lake_workflow_tenants": Fate.STAYS,
     "lake_writer": Fate.STAYS,
     "lengthened_pages": Fate.STAYS,
     "meter_minutes": Fate.STAYS,

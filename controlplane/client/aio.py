@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 
@@ -37,7 +38,7 @@ from controlplane.client.profiles import find_settings
 from controlplane.client.retrying import Retries
 from controlplane.client.transport import AsyncTransport
 from controlplane.client.waiting import check_deadline, pauses
-from controlplane.client.workflow_documents import Workflow
+from controlplane.client.workflow_documents import DefinitionChecked, Workflow
 
 
 class AsyncJobs(AsyncResource):
@@ -144,6 +145,16 @@ class AsyncDefinitions(AsyncResource):
     get = AsyncSends(definition_calls.get_definition)
     list = AsyncPages(definition_calls.list_definitions)
     page = AsyncSends(definition_calls.list_definitions)
+
+    async def check_pages(
+        self, name: str, version: int, text: str | None = None
+    ) -> AsyncIterator[DefinitionChecked]:
+        """`check` over every open execution, page by page, each asked for when it is wanted."""
+        found = await self.check(name, version, text)
+        yield found
+        while found.next_cursor is not None:
+            found = await self.check(name, version, text, cursor=found.next_cursor)
+            yield found
 
 
 class AsyncSelections(AsyncResource):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Sequence
 
 from controlplane.client.decoding import decode
 from controlplane.client.pages import Page, reads, reads_page
@@ -44,16 +45,37 @@ def _read_put(answer: Answer) -> WorkflowDefinition:
     return dataclasses.replace(decode(WorkflowDefinition, answer.document()), created=answer.status == 201)
 
 
-def check_definition(name: str, version: int, text: str | None = None) -> Call[DefinitionChecked]:
-    """Replay the open executions of that name against a text, or against the registered version where none
-    is given: which could go on under it, and which could not. Nothing is changed."""
+def check_definition(
+    name: str,
+    version: int,
+    text: str | None = None,
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[DefinitionChecked]:
+    """Replay open executions of that name against a text, or against the registered version where none is
+    given: which could go on under it, and which could not. A page of them; the same text with its
+    `next_cursor` goes on. Nothing is changed."""
     return Call(
         method="POST",
         path=_version(name, version) + ":check",
         read=reads(DefinitionChecked),
         text=text,
+        query=query(limit=limit, cursor=cursor),
         repeatable=True,
     )
+
+
+def whole(pages: Sequence[DefinitionChecked]) -> DefinitionChecked:
+    """Pages that follow each other, as one; the document of it has all of their members."""
+    first, last = pages[0], pages[-1]
+    lists = {
+        name: [one for page in pages for one in page.raw.get(name, ())]
+        for name in ("compatible", "blocked", "undecided")
+    }
+    looked_at = sum(page.looked_at for page in pages)
+    told = {"more": last.more, "next_cursor": last.next_cursor, "looked_at": looked_at}
+    return decode(DefinitionChecked, {**first.raw, **lists, **told})
 
 
 def get_definition(name: str, version: int | None = None) -> Call[WorkflowDefinition]:

@@ -7,6 +7,7 @@ with Clockhouse() as clockhouse:          # address and key from the environment
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -35,7 +36,7 @@ from controlplane.client.profiles import find_settings
 from controlplane.client.retrying import Retries
 from controlplane.client.transport import Transport
 from controlplane.client.waiting import check_deadline, pauses
-from controlplane.client.workflow_documents import Workflow
+from controlplane.client.workflow_documents import DefinitionChecked, Workflow
 
 
 class Jobs(Resource):
@@ -138,6 +139,14 @@ class Definitions(Resource):
     get = Sends(definition_calls.get_definition)
     list = Pages(definition_calls.list_definitions)
     page = Sends(definition_calls.list_definitions)
+
+    def check_pages(self, name: str, version: int, text: str | None = None) -> Iterator[DefinitionChecked]:
+        """`check` over every open execution, page by page, each asked for when it is wanted."""
+        found = self.check(name, version, text)
+        yield found
+        while found.next_cursor is not None:
+            found = self.check(name, version, text, cursor=found.next_cursor)
+            yield found
 
 
 class Selections(Resource):

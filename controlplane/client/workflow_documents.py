@@ -202,21 +202,26 @@ class Diverging(Document):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckedRun(Document):
     """An open execution that a candidate was replayed against; blocked ones name the first event that
-    differs."""
+    differs, undecided ones say why they were not replayed."""
 
     workflow_id: str
     run_id: str
     version: int
     first_diverging_event: Diverging | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DefinitionChecked(Document):
-    """What a candidate would mean for the executions that are open. `more`: there are more of them than
-    were looked at."""
+    """What a candidate would mean for the executions that are open: a page of them, or all (`whole`).
+    `next_cursor`: there may be more. `open`: how many there are, on the first page, if they were counted."""
 
     name: str
     version: int
+    open: int | None = None
+    looked_at: int = 0
     compatible: Sequence[CheckedRun] = ()
     blocked: Sequence[CheckedRun] = ()
+    undecided: Sequence[CheckedRun] = ()
     more: bool = False
+    next_cursor: str | None = None

@@ -26,6 +26,8 @@ from controlplane.topology.cell_keys import open_cell_key
 from controlplane.topology.models import Placement, Site
 
 _TIMEOUT = httpx.Timeout(5.0, connect=1.0)
+#: A check of a definition looks for ten.
+_ASKING_SECONDS = 15.0
 #: How many documents of one page are fetched at once.
 _AT_ONCE = 8
 #: Sent by POST, and change nothing: forms ask them while they are filled in.
@@ -201,9 +203,9 @@ class CellClient:
         """Register what a text says, YAML or JSON."""
         return self._send("PUT", target, text=text)
 
-    def post_text(self, target: str, text: str) -> Answer:
-        """Ask about a text."""
-        return self._send("POST", target, text=text)
+    def post_text(self, target: str, text: str, **query: object) -> Answer:
+        """Ask about a text; the answer may take a while."""
+        return self._send("POST", target, text=text, query=query, seconds=_ASKING_SECONDS)
 
     def delete(self, target: str) -> Answer:
         """Remove (for jobs: cancel)."""
@@ -218,6 +220,7 @@ class CellClient:
         body: Mapping[str, Any] | None = None,
         text: str | None = None,
         extra: Mapping[str, str] | None = None,
+        seconds: float | None = None,
     ) -> Answer:
         if self._guest is not None and method != "GET":
             _admit(self._guest, method, target)
@@ -229,6 +232,8 @@ class CellClient:
         for address in _turns.order(self._base_url):
             request = self._request(method, address + full, content)
             request.headers.update(extra or {})
+            if seconds is not None:
+                request.extensions["timeout"] = httpx.Timeout(seconds, connect=1.0).as_dict()
             try:
                 return _read(self._exchange(request))
             except (httpx.ConnectError, httpx.ConnectTimeout):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -117,7 +117,7 @@ def definition_new(visit: Visit) -> HttpResponse:
         if registering:
             answer = visit.cell.put_text(target, text)
         else:
-            checked = visit.cell.post_text(f"{target}:check", text).document
+            checked = visit.cell.post_text(f"{target}:check", text, cursor=_cursor(visit)).document
     except Refused as refused:
         if refused.status in (403, 404):
             raise
@@ -126,7 +126,7 @@ def definition_new(visit: Visit) -> HttpResponse:
         form.general.append(f"{away} What you typed is still here, and sending it again is safe.")
         return _form(visit, form, 503)
     if not registering:
-        return _form(visit, form, checked=checked, **_drawn(text, name))
+        return _form(visit, form, checked=checked, **_so_far(visit, checked), **_drawn(text, name))
     what = f"{name} {version}"
     if answer.status == 201:
         messages.success(
@@ -135,6 +135,28 @@ def definition_new(visit: Visit) -> HttpResponse:
     else:
         messages.info(visit.request, f"{what} was registered before, with this same text.")
     return redirect(f"{visit.url('definition', name)}?version={version}")
+
+
+def _cursor(visit: Visit) -> str:
+    """Where a check goes on; nothing where it begins."""
+    return visit.request.POST.get("cursor", "")[:512] if visit.request.POST.get("act") == "go-on" else ""
+
+
+def _so_far(visit: Visit, checked: Mapping[str, Any]) -> dict[str, Any]:
+    """What the pages of a check looked at and found, this one among them; of how many."""
+    before = visit.request.POST if _cursor(visit) else {}
+    counts = {
+        "looked_at": checked["looked_at"],
+        "could": len(checked["compatible"]),
+        "could_not": len(checked["blocked"]),
+        "undecided": len(checked["undecided"]),
+    }
+    totals = {name: number + _whole(before.get(name)) for name, number in counts.items()}
+    return {"totals": totals, "open_in_all": checked["open"] or _whole(before.get("open"))}
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def _proposed(visit: Visit) -> str:

@@ -65,7 +65,8 @@ def workflow_list(visit: Visit) -> HttpResponse:
         return visit.page(template, status=422, **context)
     context["items"] = found["items"]
     context["next"] = next_page(visit, filters, found["next_cursor"])
-    if not found["items"] and not filters and not part:
+    context["looked_back_to"] = found.get("looked_back_to")
+    if not found["items"] and not found["next_cursor"] and not filters and not part:
         context |= _first_steps(visit)
     return visit.page(template, **context)
 

@@ -69,12 +69,27 @@ SELECT count(*)::int, count(DISTINCT tenant_id) FROM gone;
 
 -- name: lake_workflow_file_add
 -- A file is part of the lake.
-INSERT INTO lake_workflow_files (name, day, rows, bytes, sha256)
-VALUES (%(name)s, %(day)s, %(rows)s, %(bytes)s, %(sha256)s);
+INSERT INTO lake_workflow_files (name, day, rows, bytes, sha256, by_tenant)
+VALUES (%(name)s, %(day)s, %(rows)s, %(bytes)s, %(sha256)s, true);
 
--- name: lake_has_workflows
--- Some workflow id of a tenant (tenant_id) whose executions have left and are kept: each that leaves leaves its id.
-SELECT workflow_id FROM workflow_ids_used WHERE tenant_id = %(tenant)s LIMIT 1;
+-- name: lake_workflow_tenants_add
+-- Whose executions (by tenant_id) a file holds, and when they began.
+INSERT INTO lake_workflow_tenants (tenant_id, name, began_from, began_until)
+SELECT c.tenant_id, %(name)s, min(c.began), max(c.began)
+FROM unnest(%(tenants)s::uuid[], %(begun)s::timestamptz[]) AS c (tenant_id, began)
+GROUP BY c.tenant_id;
+
+-- name: lake_workflow_files_of
+-- Files that may hold executions of a tenant (tenant_id), and when those began: before the end of the day on which they
+-- were closed, where nothing else is known. The latest start first.
+SELECT f.day, f.name, f.rows, f.bytes, f.sha256, t.began_until
+FROM lake_workflow_tenants t JOIN lake_workflow_files f ON f.name = t.name
+WHERE t.tenant_id = %(tenant)s
+UNION ALL
+SELECT f.day, f.name, f.rows, f.bytes, f.sha256, (f.day + 1)::timestamp AT TIME ZONE 'UTC'
+FROM lake_workflow_files f
+WHERE NOT f.by_tenant AND EXISTS (SELECT FROM workflow_ids_used u WHERE u.tenant_id = %(tenant)s)
+ORDER BY 6 DESC, 2;
 
 -- name: lake_workflow_files
 -- Every file of executions, the latest day first.

@@ -13,7 +13,7 @@ from controlplane.client.cli.reading import read_text
 from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents
 from controlplane.client.cli.wording import listed
 from controlplane.client.cli.workflow_tables import checked_table, definition_card, definitions_table
-from controlplane.client.definition_calls import named_in
+from controlplane.client.definition_calls import named_in, whole
 from controlplane.client.language import language, sample
 
 app = typer.Typer(
@@ -80,17 +80,27 @@ def check(
     name: Name = None,
     version: Version = None,
 ) -> None:
-    """Replay open executions against a candidate, before it is registered or anything goes on under it. Exit
-    status 1 if one could not. Nothing is changed."""
+    """Replay every open execution against a candidate, before it is registered or anything goes on under it.
+    Exit status 1 if one could not, or takes too long to be replayed. Nothing is changed."""
+    text: str | None = None
     if file is None:
         if name is None or version is None:
             raise Wrong("say a file, or with --name and --version what is registered")
-        found = session.client.definitions.check(name, version)
     else:
         text = read_text(file)
-        found = session.client.definitions.check(*_place(text, name, version), text)
+        name, version = _place(text, name, version)
+    walk = session.client.definitions.check_pages(name, version, text)
+    first = next(walk)
+    pages = [first]
+    if first.next_cursor is not None:
+        with session.progress("Replaying open executions …", first.open) as advance:
+            advance(first.looked_at)
+            for page in walk:
+                pages.append(page)
+                advance(page.looked_at)
+    found = whole(pages)
     session.answer(found.raw, lambda: checked_table(found))
-    if found.blocked:
+    if found.blocked or found.undecided:
         raise typer.Exit(BAD_OUTCOME)
 
 

@@ -183,6 +183,10 @@ def _cut(data: Mapping[str, Any], limit: int = 160) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+#: Rows of a check that a terminal shows.
+_CHECKED_SHOWN = 500
+
+
 # --- definitions ---------------------------------------------------------------------------
 def definitions_table(found: Sequence[WorkflowDefinition], now: datetime) -> RenderableType:
     """Versions by name, the newest first."""
@@ -213,18 +217,23 @@ def definition_card(one: WorkflowDefinition, now: datetime) -> RenderableType:
 def checked_table(found: DefinitionChecked) -> RenderableType:
     """What a candidate would mean for open executions."""
     counts = f"{len(found.compatible)} compatible, {len(found.blocked)} blocked"
-    more = "; more are open than were looked at" if found.more else ""
-    said = f"{found.name} {found.version}: {counts}{more}."
-    if not found.blocked and not found.compatible:
+    if found.undecided:
+        counts += f", {len(found.undecided)} undecided"
+    said = f"{found.name} {found.version}: {counts}."
+    rows = (*found.blocked, *found.undecided, *found.compatible)
+    if not rows:
         return f"{said} No execution of it is open."
     made = tables.table("workflow", "version", "can go on", "first event that differs", right=("version",))
-    for one in (*found.blocked, *found.compatible):
+    for one in rows[:_CHECKED_SHOWN]:
         made.add_row(escape(one.workflow_id), str(one.version), *_verdict(one))
-    return Group(said, "", made)
+    left = len(rows) - _CHECKED_SHOWN
+    return Group(said, "", made, *([f"… and {left} more; --json has them all."] if left > 0 else ()))
 
 
 def _verdict(one: CheckedRun) -> tuple[Text, str]:
     event = one.first_diverging_event
+    if one.reason is not None:
+        return Text("unknown", style="yellow"), escape(one.reason)
     if event is None:
         return Text("yes", style="green"), ""
     where = f"{event.seq} {event.type} {event.step or ''}".strip()

@@ -61,9 +61,9 @@ async def started(api: Api) -> Any:
     return await api.ok("POST", "/v1/workflows", START, status=201)
 
 
-async def has_status(api: Api, status: str) -> Any:
+async def has_status(api: Api, status: str, workflow_id: str = "order-88213") -> Any:
     async def look() -> Any:
-        found = await api.get("/v1/workflows/order-88213")
+        found = await api.get(f"/v1/workflows/{workflow_id}")
         return found if found["status"] == status else None
 
     return await eventually(look)
@@ -184,6 +184,40 @@ async def test_another_version_must_have_done_the_same(api: Api, engine: None) -
     await api.ok("POST", "/v1/workflows/order-88213/signals/picked_up", {"signal_id": "s"}, status=202)
     assert (await do(api, "shipping"))["activity_type"] == "SHIP"
     await has_status(api, "COMPLETED")
+
+
+async def naps(api: Api, name: str) -> bool:
+    return (await api.get(f"/v1/workflows/{name}"))["current_steps"] == ["nap"]
+
+
+async def test_a_check_walks_every_open_execution(api: Api, engine: None) -> None:
+    """Page by page, each once; a cursor belongs to its candidate."""
+    nap = b"steps: [{id: nap, sleep: 1h}]"
+    await api.ok("PUT", "/v1/workflow-definitions/naps/versions/1", nap, status=201)
+    await api.ok("PUT", "/v1/workflow-definitions/others/versions/1", nap, status=201)
+    wanted = {f"n-{n}" for n in range(7)}
+    for name in (*wanted, "gone"):
+        await api.ok("POST", "/v1/workflows", {"workflow_id": name, "definition": "naps"}, status=201)
+    await api.ok("POST", "/v1/workflows", {"workflow_id": "o-1", "definition": "others"}, status=201)
+    await api.ok("POST", "/v1/workflows/gone:terminate", status=202)
+    await has_status(api, "TERMINATED", "gone")
+    for name in wanted:
+        await eventually(lambda name=name: naps(api, name))
+    check, other = "/v1/workflow-definitions/naps/versions/2:check", nap.replace(b"nap", b"doze")
+    found: list[str] = []
+    page = await api.ok("POST", f"{check}?limit=3", other)
+    assert (page["open"], page["looked_at"]) == (7, 3)
+    while True:
+        assert (page["compatible"], page["undecided"]) == ([], [])
+        found += [one["workflow_id"] for one in page["blocked"]]
+        if page["next_cursor"] is None:
+            break
+        mine = f"{check}?limit=3&cursor={page['next_cursor']}"
+        await api.problem("POST", mine, nap, status=422, code="INVALID")
+        page = await api.ok("POST", mine, other)
+        assert page["open"] is None
+    assert sorted(found) == sorted(wanted)
+    assert len((await api.ok("POST", check, nap))["compatible"]) == 7
 
 
 async def test_back_to_a_step(api: Api, engine: None) -> None:

@@ -275,5 +275,34 @@ async def test_lists_go_on_in_the_lake(flows: Flows, tmp_path: Path) -> None:
     assert await pages(2, definition="another") == []
     (one,) = (await lake.reader.list_workflows(flows.tenant, WorkflowFilter(), after=None, limit=1)).rows
     assert one.workflow_id == "old"
+    # Of files that were written before it was known whose they hold, every tenant's list looks at each.
+    await flows.sql(b"DELETE FROM lake_workflow_tenants")
+    await flows.sql(b"UPDATE lake_workflow_files SET by_tenant = false")
+    assert await pages(2) == everything
     call.tenant_id = flows.world.b.tenant_id
     assert await pages(5) == []
+
+
+async def test_a_list_looks_at_no_file_that_holds_nothing_of_its_page(flows: Flows, tmp_path: Path) -> None:
+    await flows.register()
+    lake = Lake(flows, tmp_path)
+    for days, name in ((60, "oldest"), (45, "older"), (40, "old")):
+        await ordered(flows, name)
+        await aged(flows, name, days)
+        await flows.sql(
+            b"UPDATE workflows SET started_at = started_at - %(age)s::interval WHERE workflow_id = %(name)s",
+            {"age": timedelta(days=days, hours=1), "name": name},
+        )
+    assert await lake.move_out() == 3
+    of_tenant = await flows.world.store.lake_workflow_files_of(flows.tenant)
+    assert [of.day for of in of_tenant] == [(now() - timedelta(days=days)).date() for days in (40, 45, 60)]
+    assert await flows.world.store.lake_workflow_files_of(flows.world.b.tenant_id) == []
+    for file in list(lake.files.list("workflows/")):
+        if f"date={of_tenant[0].day}" not in file.name:
+            lake.files.delete([file.name])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cells.lake.workflows._AT_ONCE", 1)
+        found = await lake.reader.list_workflows(flows.tenant, WorkflowFilter(), after=None, limit=1)
+    assert [row.workflow_id for row in found.rows] == ["old"]
+    assert await lake.archive.expire((now() - timedelta(days=50)).date()) == 1
+    assert len(await flows.world.store.lake_workflow_files_of(flows.tenant)) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controlplane.console.definitions import FIRST
+from tests.component.controlplane.console.conftest import Signed
 
 FLOW_ID = "order-<1>"
 RUN = "wr_01m8njb93zg06vpdgn4y6fe2g1"
@@ -93,3 +94,15 @@ def answers(flow: Any = None, steps: Any = None) -> dict[str, Any]:
         f"GET {VERSION}": DEFINITION_READ,
     }
     return {target: (200, document) for target, document in said.items()}
+
+
+def shown(signed: Signed, path: str, status: int = 200, **headers: str) -> str:
+    answer = signed.browser.get(signed.base + path, headers=headers)
+    assert answer.status_code == status, path
+    return str(answer.content.decode())
+
+
+def sent(signed: Signed, path: str, status: int, **fields: str) -> str:
+    answer = signed.browser.post(signed.base + path, fields, follow=status == 200)
+    assert answer.status_code == status, answer.content.decode()
+    return str(answer.content.decode())

@@ -23,6 +23,8 @@ from tests.component.controlplane.console.flows import (
     VERSION,
     answers,
     flow_path,
+    sent,
+    shown,
 )
 
 pytestmark = pytest.mark.django_db
@@ -43,18 +45,6 @@ def flows(cell: Cell) -> Cell:
     return cell
 
 
-def shown(signed: Signed, path: str, status: int = 200, **headers: str) -> str:
-    answer = signed.browser.get(signed.base + path, headers=headers)
-    assert answer.status_code == status, path
-    return str(answer.content.decode())
-
-
-def sent(signed: Signed, path: str, status: int, **fields: str) -> str:
-    answer = signed.browser.post(signed.base + path, fields, follow=status == 200)
-    assert answer.status_code == status, answer.content.decode()
-    return str(answer.content.decode())
-
-
 # --- what is shown -------------------------------------------------------------------------
 def test_the_list_is_filtered_by_its_address(flows: Cell, owner: Signed) -> None:
     page = shown(owner, "/workflows/?status=RUNNING&definition=order_fulfillment&prefix=order-")
@@ -67,6 +57,15 @@ def test_the_list_is_filtered_by_its_address(flows: Cell, owner: Signed) -> None
     part = shown(owner, "/workflows/", **{"HX-Request": "true"})
     assert "order-&lt;1&gt;" in part
     assert "<html" not in part
+
+
+def test_a_list_that_is_not_over_says_how_far_it_looked(flows: Cell, owner: Signed) -> None:
+    looked = {"items": [], "next_cursor": "more", "looked_back_to": "2026-11-29T06:00:00Z"}
+    flows.answers["GET /v1/workflows"] = (200, looked)
+    for filters in ("", "?status=FAILED"):
+        page = owner.browser.get(f"{owner.base}/workflows/{filters}").content.decode()
+        assert "No workflow fits these filters among those started since" in page
+        assert ("cursor=more" in page, "No workflow yet" in page) == (True, False)
 
 
 def test_the_empty_list_teaches_the_first_step(flows: Cell, owner: Signed) -> None:
@@ -333,12 +332,22 @@ def test_a_check_lists_what_could_go_on_and_what_could_not(flows: Cell, owner: S
     one = {"workflow_id": FLOW_ID, "run_id": RUN, "version": 1}
     checked = {
         "name": "order_fulfillment", "version": 1, "compatible": [{**one, "workflow_id": "order-3"}],
-        "blocked": [{**one, "first_diverging_event": event}], "more": True,
+        "blocked": [{**one, "first_diverging_event": event}], "undecided": [], "open": 5, "looked_at": 2,
+        "more": True, "next_cursor": "behind",
     }  # fmt: skip
     flows.answers[f"POST {VERSION}:check"] = (200, checked)
     page = sent(owner, "/definition-new", 200, text=FIRST, act="check")
     assert "1 could go on under it and 1 could not" in page
-    assert "More are open than were looked at" in page
+    assert "Looked at 2 of 5 so far" in page
+    undecided = [{**one, "workflow_id": "order-5", "reason": "not replayed within 10 seconds"}]
+    last = {**checked, "blocked": [], "undecided": undecided, "open": None, "next_cursor": None}
+    flows.answers[f"POST {VERSION}:check"] = (200, last)
+    so_far = {"looked_at": "2", "could": "1", "could_not": "1", "undecided": "0", "open": "5"}
+    ended = sent(owner, "/definition-new", 200, text=FIRST, act="go-on", cursor="behind", **so_far)
+    assert flows.asked("POST", f"{VERSION}:check")[-1].target.endswith("?cursor=behind")
+    assert "2 could go on under it and 1 could not" in ended
+    assert "not replayed within 10 seconds" in ended
+    assert "Go on with the check" not in ended
     assert "ACTIVITY_SCHEDULED charge_card" in page
     assert "order-3" in page
     assert "As a graph" in page
