@@ -49,14 +49,17 @@ class Shipper:
         )
 
     async def ship(self) -> bool:
-        """Send one batch, and how far all is answered for; whether there may be more. Raises `Away`,
-        and what the store raises."""
+        """Send one batch, and how far all is answered for; whether there may be more. Where the cell has
+        sites in other regions, one of them has it first: what a takeover undoes was never billed, and what
+        it counts again is the same. Raises `Away`, and what the store raises."""
         sealed = await self._store.meters_sealed_until()
         records = await self._store.unshipped_meters(cell=self._cell, limit=self._batch)
         self._oldest.set(self._age(records[0]) if records else 0)
         news = () if sealed == self._told else (sealed,)
-        if (records or news) and await self._send(records, news):
-            self._told = sealed
+        if records or news:
+            await self._store.confirm()
+            if await self._send(records, news):
+                self._told = sealed
         return len(records) == self._batch
 
     async def _send(self, records: Sequence[MeterRecord], sealed: Sequence[SealedUntil] = ()) -> bool:

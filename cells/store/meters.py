@@ -74,7 +74,7 @@ class Meters(StoreBase):
             if (await fetch_row(connection, "seal_blocked", {"closed_at": self._closed[1]}))[0]:
                 return 0
             until = min(sealed_until, metered_until + _AT_MOST * _MINUTE)
-            await run(connection, "seal_standbys_seen")
+            await run(connection, "seal_standbys_counted")
             (standbys,) = await fetch_row(connection, "seal_standbys")
             until = await self._meter(connection, metered_until, until, standbys)
             await run(connection, "seal_done", {"until": until})

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from billing.watermarks import know_owners
 from controlplane.actors import service
 from controlplane.events.models import Change
 from controlplane.events.recording import publish, record, want
@@ -24,6 +25,8 @@ from controlplane.topology.push import TOPIC
 
 _LOG = structlog.get_logger(__name__)
 _ACTOR = service("regions")
+#: A cell's PostgreSQL, as meter records name it.
+_STORE = 0
 #: Tenants of one run.
 _PAGE = 500
 
@@ -62,6 +65,8 @@ def _follow_cell(name: str, owned: CellOwnership) -> None:
         Site.objects.filter(cell=cell, primary=True).update(primary=False)
         Site.objects.filter(cell=cell, region_id=owned.region).update(primary=True)
     publish(Change.Kind.CELL, name)
+    # Until the new owner has sealed a month's end, the word of the one before closes nothing.
+    know_owners([(name, _STORE, owned.epoch)])
     record(
         action="cell.taken_over", subject=name, tenant_id=None, actor=_ACTOR,
         reason="the ownership row says so", before=before,

@@ -1,7 +1,7 @@
 """meters-exact: two cells under load while hosts are killed (-9), a second shipper with a wrong clock
 joins, the control plane goes away and comes back, cells' epochs are raised and a tenant moves to the other
-cell in mid-minute, and all that was shipped is sent again, and once with other figures. The ledger's sums are
-what ended, exactly."""
+cell in mid-minute, and all that was shipped is sent again, and once with other figures; then another region
+takes a cell over in mid-minute. The ledger's sums are what ended, exactly."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from deploy import children
 from deploy.home import ROOT
 from deploy.ports import Reservation
 from tests.inhabited import operator_api
+from tests.proofs import meters_taken_over
 from tests.proofs.crash import a_tenant_on_each_cell
 from tests.recorder import Recorder
 from tests.stack import Stack
@@ -45,7 +46,13 @@ def main(jobs: int = JOBS, workflows: int = WORKFLOWS) -> dict[str, Any]:
     began = time.monotonic()
     with Recorder(delay_seconds=0.05) as target, Stack(environment={"CLOCKHOUSE_DEMO_JOBS": "0"}) as stack:
         found = run(stack, target, jobs=jobs, workflows=workflows)
-    return {**found, "seconds": round(time.monotonic() - began)}
+    taken_over = meters_taken_over.main(jobs=jobs // 2)
+    return {
+        **found,
+        "holds": found["holds"] and taken_over["holds"],
+        "taken_over": taken_over,
+        "seconds": round(time.monotonic() - began),
+    }
 
 
 def run(stack: Stack, target: Recorder, *, jobs: int, workflows: int) -> dict[str, Any]:

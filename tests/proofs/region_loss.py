@@ -36,7 +36,7 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int) -> dict[
     if first is None:
         raise AssertionError("nobody owns the cell")
     others = [region for region in stack.regions if region != first]
-    expected = _create(stack, others[0], target, jobs=jobs)
+    expected = create(stack, others[0], target, jobs=jobs)
     eventually_sync(lambda: len(target.calls) >= jobs // 10, timeout=120)
     eventually_sync(lambda: all(stack.keeper(CELL, region).get("ready") for region in others), timeout=30)
 
@@ -81,7 +81,7 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int) -> dict[
     }
 
 
-def _create(stack: RegionalStack, region: str, target: Recorder, *, jobs: int) -> set[str]:
+def create(stack: RegionalStack, region: str, target: Recorder, *, jobs: int) -> set[str]:
     """Jobs through the API of a region that does not own the cell; their idempotency keys."""
     api = stack.api_in(region)
     target_id = api.register_target(target.url)["target_id"]

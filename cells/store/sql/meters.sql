@@ -22,15 +22,14 @@ SELECT EXISTS (SELECT FROM pg_stat_activity
                WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
                  AND xact_start < %(closed_at)s);
 
--- name: seal_standbys_seen
--- Standbys in other regions that stream from here: as many as were ever seen at once. One that is away gets it
--- all later, so the number falls only where somebody says so.
+-- name: seal_standbys_counted
+-- In how many other regions the cell's rows are written, too: each of its other sites has a slot, whether it streams just
+-- now or gets it all later. A cell that is not owned under a lease has no other site, whatever else copies it.
 UPDATE cell SET standbys = s.n
-FROM (SELECT count(*)::smallint AS n FROM pg_stat_replication
-      WHERE state = 'streaming' AND application_name NOT LIKE 'pg\_%%' AND usename NOT LIKE 'ch\_move\_%%'
-        AND pid NOT IN (SELECT active_pid FROM pg_replication_slots
-                        WHERE slot_type = 'logical' AND active_pid IS NOT NULL)) AS s
-WHERE cell.standbys < s.n;
+FROM (SELECT count(*)::smallint AS n FROM pg_replication_slots
+      WHERE slot_type = 'physical' AND starts_with(slot_name, 'site_')
+        AND (SELECT lease_until FROM cell) IS NOT NULL) AS s
+WHERE cell.standbys <> s.n;
 
 -- name: seal_standbys
 -- How many standbys the cell's rows are written to.

@@ -17,6 +17,7 @@ from cells.metering.meter import MeterService
 from cells.metering.receiver import Away, Receiver
 from cells.metering.shipper import Shipper
 from cells.observability.metrics import Metrics
+from cells.records import Unconfirmed
 from tests.component.cells.metering.ledger import CELL, KEY, Ledger
 from tests.component.cells.store.world import World, new_job, seconds_ago
 from tests.waiting import eventually
@@ -85,6 +86,19 @@ async def test_a_batch_is_signed_taken_and_marked(world: World, ledger: Ledger) 
     assert record.minute.endswith(":00Z")
     minutes = [r.minute for r in ledger.calls[0]]
     assert minutes == sorted(minutes)  # oldest first
+
+
+async def test_a_cell_with_other_sites_sends_what_one_of_them_has(world: World, ledger: Ledger) -> None:
+    await fill(world, 5)
+    world.store._leased = True
+    await world.sql.execute(b"UPDATE cell SET lease_until = clock_timestamp() + interval '1 hour'")
+    async with shipping(world, ledger) as shipper:
+        with pytest.raises(Unconfirmed, match="no other region"):
+            await shipper.ship()
+        assert (ledger.calls, await unshipped(world)) == ([], 5)
+        world.store._leased = False
+        await shipper.ship()
+    assert await unshipped(world) == 0
 
 
 async def test_many_records_go_in_bounded_calls(world: World, ledger: Ledger) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import AsyncIterator
 
 import pytest
 from psycopg import conninfo
@@ -12,15 +13,32 @@ from cells.contract import Metric
 from cells.domain.ids import TENANT, encode
 from cells.domain.replication import replicated_writes
 from cells.domain.run import RunState
+from cells.standby.cluster import slot_of
 from deploy.engines import postgres_binaries
 from tests.component.cells.store.sealing import levels, minutes_pass, sealed, work
 from tests.component.cells.store.world import World, definition, new_job, seconds_ago
 from tests.waiting import eventually
 
 
-@pytest.mark.parametrize("standbys", [0, 1, 2])
-async def test_writes_to_standbys_are_metered(world: World, standbys: int) -> None:
-    await world.sql.execute(b"UPDATE cell SET standbys = %s", [standbys])
+@pytest.fixture
+async def sites(world: World) -> AsyncIterator[None]:
+    """Slots of two other sites, as its keeper makes them; and others' that are no site's."""
+    names = (slot_of("eu-2"), slot_of("us-1"), "backup")
+    for name in names:
+        await world.sql.execute(b"SELECT pg_create_physical_replication_slot(%s, false)", [name])
+    yield
+    for name in names:
+        await world.sql.execute(
+            b"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
+            [name],
+        )
+
+
+@pytest.mark.parametrize("leased", [False, True])
+async def test_writes_to_standbys_are_metered(world: World, sites: None, leased: bool) -> None:
+    if leased:
+        await world.sql.execute(b"UPDATE cell SET lease_until = clock_timestamp() + interval '1 hour'")
+    standbys = 2 if leased else 0
     await work(world)
     kept = new_job(seconds_ago(2), definition(region_policy="SINGLE_REGION"))
     strict = new_job(seconds_ago(2), definition(region_policy="STRICT"))
@@ -35,9 +53,16 @@ async def test_writes_to_standbys_are_metered(world: World, standbys: int) -> No
     assert attempts == {(a, "HOME_ASYNC"): 6, (b, "HOME_ASYNC"): 2, (a, "SINGLE_REGION"): 1, (a, "STRICT"): 1}
     wanted = {(a, "HOME_ASYNC"): 30, (b, "HOME_ASYNC"): 10, (a, "STRICT"): 5}
     assert written == ({key: n * standbys for key, n in wanted.items()} if standbys else {})
+    if leased:
+        # A site that is given up is written to no longer.
+        await world.sql.execute(b"SELECT pg_drop_replication_slot(%s)", [slot_of("us-1")])
+        await minutes_pass(world)
+        assert await world.store.seal_minutes() > 0
+        assert await world.value("SELECT standbys FROM cell") == 1
 
 
-async def test_a_standby_that_streams_is_seen_and_remembered(world: World, cell_database_url: str) -> None:
+async def test_whatever_else_streams_is_no_other_region(world: World, cell_database_url: str) -> None:
+    await world.sql.execute(b"UPDATE cell SET lease_until = clock_timestamp() + interval '1 hour'")
     with tempfile.TemporaryDirectory() as folder:
         standby = await asyncio.create_subprocess_exec(
             *(str(postgres_binaries() / "pg_receivewal"), "-D", folder),
@@ -48,13 +73,10 @@ async def test_a_standby_that_streams_is_seen_and_remembered(world: World, cell_
             await eventually(lambda: streams(world))
             await minutes_pass(world)
             assert await world.store.seal_minutes() > 0
-            assert await world.value("SELECT standbys FROM cell") == 1
+            assert await world.value("SELECT standbys FROM cell") == 0
         finally:
             standby.terminate()
             await standby.wait()
-    await minutes_pass(world)
-    assert await world.store.seal_minutes() > 0
-    assert await world.value("SELECT standbys FROM cell") == 1  # away, but not gone
 
 
 async def streams(world: World) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from billing.watermarks import newest
 from controlplane.events.models import AuditEvent
 from controlplane.ownership import OwnershipStore, PromotionRecord
 from controlplane.regions.following import follow_owners
@@ -45,6 +46,9 @@ def test_placements_and_stays_follow_a_takeover(ownership: OwnershipStore) -> No
         (owned.epoch, True),
     ]
     assert AuditEvent.objects.filter(action="cell.taken_over", subject=cell.name).count() == 1
+    # The month waits for the word of the new owner.
+    (mark,) = newest([cell.name]).values()
+    assert (mark.store, mark.epoch, mark.sealed_until) == (0, taken.epoch, None)
     assert follow_owners(ownership) == []
 
 
