@@ -13,7 +13,11 @@ from django.utils.module_loading import import_string
 
 
 class CellAway(Exception):
-    """The cell did not answer, or not as agreed."""
+    """Some cells did not answer, or not as agreed: `cells` says which."""
+
+    def __init__(self, why: str, *, cells: Sequence[str]) -> None:
+        super().__init__(why)
+        self.cells = tuple(cells)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +56,7 @@ class Cells(Protocol):
 
     def usage_by_job(
         self,
-        cell: str,
+        cells: Sequence[str],
         tenant_id: uuid.UUID,
         since: date,
         until: date,
@@ -60,8 +64,9 @@ class Cells(Protocol):
         after: str | None,
         limit: int,
         patience: float,
-    ) -> JobPage:
-        """At most `limit` jobs behind `after`, over [since, until), within `patience` seconds."""
+    ) -> Mapping[str, JobPage]:
+        """At most `limit` jobs of each cell behind `after`, over [since, until); all are asked at once, and
+        have `patience` seconds."""
         ...
 
 

@@ -25,10 +25,15 @@ _LARGEST_PAGE_OF_JOBS = 500
 
 
 class CellsAway(APIException):
-    """The cells that count by job cannot be asked."""
+    """Cells that count by job did not answer."""
 
     status_code = 503
-    default_detail = "Usage by job is kept by cells, and one of them cannot be asked now. Try again shortly."
+
+    def __init__(self, away: CellAway) -> None:
+        names = ", ".join(away.cells)
+        super().__init__(
+            f"Usage by job is kept by cells, and {names} cannot be asked now. Try again shortly."
+        )
 
 
 class UsageItem(serializers.Serializer[Any]):
@@ -81,7 +86,7 @@ class UsageView(Report):
                     tenant_id, since, until, after=place, limit=min(limit, _LARGEST_PAGE_OF_JOBS)
                 )
             except CellAway as e:
-                raise CellsAway from e
+                raise CellsAway(e) from e
             rows, more, complete_until = found.rows, found.more, found.complete_until
             without = found.without_cells
         else:

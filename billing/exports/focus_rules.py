@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from billing.charging.money import EXACT
+from billing.charging.money import CURRENCIES, EXACT
 from billing.exports.columns import FOCUS, PRECISION, Column, Kind
 
 _COLUMNS = {column.name: column for column in FOCUS}
@@ -54,7 +54,6 @@ _NEEDS = (
     ("SubAccountName", "SubAccountId"),
 )
 _PASCAL = re.compile(r"(x_)?([A-Z][a-z0-9]*)+")
-_CURRENCY = re.compile(r"[A-Z]{3}")
 _UNIT = re.compile(r"([1-9][0-9]* )?[A-Za-z]+(-[A-Za-z]+)?(/([1-9][0-9]* )?[A-Za-z]+)?")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
@@ -149,7 +148,7 @@ def _value(column: Column, value: Any) -> Iterator[str]:
                 yield f"{name}: {value!r} is empty"
             elif name in ALLOWED and value not in ALLOWED[name]:
                 yield f"{name}: {value} is not allowed"
-    if name == "BillingCurrency" and not _CURRENCY.fullmatch(str(value)):
+    if name == "BillingCurrency" and value not in CURRENCIES:
         yield f"{name}: {value} is no ISO 4217 code"
     if name in ("ConsumedUnit", "PricingUnit") and not _UNIT.fullmatch(str(value)):
         yield f"{name}: {value} is no unit"

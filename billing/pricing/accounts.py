@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from django.utils import timezone
 from billing.budgets.models import Budget
 from billing.charging.charge import TaxRate
 from billing.charging.documents import shown
+from billing.charging.money import CURRENCIES, NO_CURRENCY
 from billing.hooks import Actor, audit, people_of
 from billing.ids import TENANT, encode
 from billing.invoices.models import Invoice
@@ -28,7 +28,6 @@ from billing.sql import named_sql
 from billing.stripe.amounts import is_writable
 
 _SQL = named_sql("invoices")
-_CURRENCY = re.compile(r"[A-Z]{3}")
 _MOST_TAXES = 5
 _FIELDS = ("currency", "legal_name", "address", "tax_id", "emails", "taxes")
 
@@ -159,8 +158,8 @@ def _check_currency(tenant_id: uuid.UUID, old: str, new: str) -> None:
 
 def _faults(changes: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = []
-    if "currency" in changes and not _CURRENCY.fullmatch(changes["currency"]):
-        found.append(("/currency", "three capital letters, as USD"))
+    if "currency" in changes and changes["currency"] not in CURRENCIES:
+        found.append(("/currency", NO_CURRENCY))
     taxes = changes.get("taxes", ())
     if len(taxes) > _MOST_TAXES:
         found.append(("/taxes", f"at most {_MOST_TAXES}"))

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import date
-from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
 
 from billing.charging.book import Book
-from billing.charging.documents import faults_of, normal, prices_of, shown
-from billing.charging.money import quantize
 from billing.hooks import Actor, audit
 from billing.invoices.models import Invoice
 from billing.pricing.models import ChargeBook
+from billing.pricing.terms import read_terms, shown_terms, stored_terms, terms_faults
 from billing.refusals import Conflicting, NotFound, refuse_faults
-from cells.contract import Metric
-
-METRICS = [m.value for m in Metric]
-_MOST_PRICES = 100
-_CURRENCY = re.compile(r"[A-Z]{3}")
 
 
 def as_book(row: ChargeBook) -> Book:
@@ -31,8 +23,7 @@ def as_book(row: ChargeBook) -> Book:
         name=row.name,
         currency=row.currency,
         effective_from=row.effective_from,
-        prices=prices_of(row.prices),
-        minimum=row.minimum,
+        **read_terms(row.prices, row.minimum),
     )
 
 
@@ -59,8 +50,7 @@ def drafted(
         name=name,
         currency=currency,
         effective_from=effective_from,
-        prices=prices_of(prices),
-        minimum=Decimal(minimum),
+        **read_terms(prices, minimum),
     )
 
 
@@ -92,8 +82,7 @@ def create_book(
         name=name,
         currency=currency,
         effective_from=effective_from,
-        prices=[normal(price) for price in prices],
-        minimum=Decimal(minimum),
+        **stored_terms(prices, minimum),
         note=note,
         created_by=actor.name,
     )
@@ -126,36 +115,16 @@ def described(row: ChargeBook) -> dict[str, Any]:
         "name": row.name,
         "currency": row.currency,
         "effective_from": row.effective_from.isoformat(),
-        "minimum": shown(row.minimum),
-        "prices": row.prices,
+        **shown_terms(row.prices, row.minimum),
         "note": row.note,
     }
-
-
-def minimum_faults(minimum: str, currency: str) -> list[tuple[str, str]]:
-    """What is wrong with a minimum."""
-    amount = Decimal(minimum)
-    if amount != quantize(amount, currency):
-        return [("/minimum", f"cannot be paid in {currency}: it has too many digits")]
-    return []
-
-
-def price_faults(prices: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """What is wrong with a list of prices."""
-    if len(prices) > _MOST_PRICES:
-        return [("/prices", f"at most {_MOST_PRICES}")]
-    return faults_of(prices, METRICS)
 
 
 def _faults(
     *, name: str, currency: str, prices: Sequence[Mapping[str, Any]], minimum: str
 ) -> list[tuple[str, str]]:
     found = [] if name.strip() else [("/name", "may not be empty")]
-    if _CURRENCY.fullmatch(currency):
-        found += minimum_faults(minimum, currency)
-    else:
-        found.append(("/currency", "three capital letters, as USD"))
-    return found + price_faults(prices)
+    return found + terms_faults(prices, minimum, currency)
 
 
 def _invoiced(currency: str) -> bool:

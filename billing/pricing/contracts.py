@@ -5,20 +5,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import date
-from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Max
 
 from billing.charging.book import Override
-from billing.charging.documents import normal, prices_of, shown
 from billing.charging.machine import InvoiceState
 from billing.hooks import Actor, audit
 from billing.invoices.models import Invoice
 from billing.pricing.accounts import account_of, lock_account
-from billing.pricing.books import minimum_faults, price_faults
 from billing.pricing.models import Contract
+from billing.pricing.terms import read_terms, shown_terms, stored_terms, terms_faults
 from billing.refusals import Conflicting, NotFound, refuse_faults
 
 
@@ -27,8 +25,7 @@ def as_override(row: Contract) -> Override:
     return Override(
         effective_from=row.effective_from,
         effective_until=row.effective_until,
-        prices=prices_of(row.prices),
-        minimum=row.minimum,
+        **read_terms(row.prices, row.minimum),
         note=row.note,
     )
 
@@ -66,7 +63,7 @@ def drafted(
     """A contract that is not stored, checked; `Invalid` with every fault."""
     said = {"effective_from": effective_from, "effective_until": effective_until}
     refuse_faults(_faults(tenant_id=tenant_id, prices=prices, minimum=minimum, **said))
-    return Override(prices=prices_of(prices), minimum=None if minimum is None else Decimal(minimum), **said)
+    return Override(**read_terms(prices, minimum), **said)
 
 
 @transaction.atomic
@@ -96,8 +93,7 @@ def create_contract(
         tenant_id=tenant_id,
         effective_from=effective_from,
         effective_until=effective_until,
-        prices=[normal(price) for price in prices],
-        minimum=None if minimum is None else Decimal(minimum),
+        **stored_terms(prices, minimum),
         note=note,
         created_by=actor.name,
     )
@@ -138,8 +134,7 @@ def described(row: Contract) -> dict[str, Any]:
     return {
         "effective_from": row.effective_from.isoformat(),
         "effective_until": row.effective_until.isoformat() if row.effective_until else None,
-        "minimum": None if row.minimum is None else shown(row.minimum),
-        "prices": row.prices,
+        **shown_terms(row.prices, row.minimum),
         "note": row.note,
     }
 
@@ -160,9 +155,7 @@ def _faults(
     minimum: str | None,
 ) -> list[tuple[str, str]]:
     account = account_of(tenant_id)
-    faults = price_faults(prices)
-    if minimum is not None:
-        faults += minimum_faults(minimum, account.currency)
+    faults = terms_faults(prices, minimum, account.currency)
     if not prices and minimum is None:
         faults.append(("/prices", "a contract promises prices, a minimum or both"))
     if effective_until is not None and effective_until <= effective_from:

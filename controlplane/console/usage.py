@@ -97,8 +97,8 @@ def _by_job(visit: Visit, month: Month, filters: dict[str, str]) -> dict[str, An
         found = grouping.by_job(
             visit.tenant.id, month.first, until, after=(cursor,) if cursor else None, limit=PAGE
         )
-    except CountsAway:
-        return {"jobs_away": True}
+    except CountsAway as away:
+        return {"jobs_away": ", ".join(away.cells)}
     ids = [row.job_id for row in found.rows if row.job_id is not None]
     try:
         labels = labels_of(visit, ids)

@@ -15,7 +15,7 @@ from django.utils import timezone
 from billing.charging.documents import MODELS, POLICIES, price_of
 from billing.charging.money import quantize
 from billing.ids import BOOK, decode
-from billing.pricing import books
+from billing.pricing import books, terms
 from billing.pricing.models import ChargeBook
 from billing.pricing.preview import Preview, preview
 from controlplane.adminsite import operator
@@ -37,7 +37,7 @@ from controlplane.refusals import of_billing
 
 _FIELDS = ("name", "currency", "effective_from", "minimum", "note", "reason")
 _PAGE = 20
-METRICS = tuple(books.METRICS)
+METRICS = tuple(terms.METRICS)
 
 
 def today() -> date:

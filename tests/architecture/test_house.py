@@ -26,6 +26,14 @@ _MAY_SWITCH = ("controlplane/console/", "controlplane/workspace/")
 _REGISTRIES = re.compile(
     r"(?:pypi\.(?:org|python)|files\.python" + r"hosted\.org|registry\.(?:npm|yarn)|--(?:extra-)?index-url)",
 )
+#: Where billing rounds, and what.
+_ROUNDS = {
+    "billing/api.py": "a zero that is shown like the others",
+    "billing/charging/money.py": "what is charged",
+    "billing/exports/focus.py": "prices of a FOCUS row, once",
+    "billing/exports/slices.py": "quantities and shares of a FOCUS row, once",
+    "billing/rating.py": "what things cost us",
+}
 _MARKS = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 
 
@@ -120,3 +128,18 @@ def test_nobody_swallows_every_error() -> None:
                 if caught in ("", "Exception", "BaseException"):
                     found.append(f"{relative(file)}:{node.lineno}")
     assert found == []
+
+
+def test_money_is_rounded_in_few_places_and_is_never_binary() -> None:
+    billing = [file for file in python("billing") if "migrations" not in file.parts]
+    assert {relative(f) for f in billing if ".quantize(" in f.read_text()} == _ROUNDS.keys()
+    binary = [
+        f"{relative(file)}:{node.lineno}"
+        for file in billing
+        if (file.parent.name in ("charging", "invoices", "pricing") or file.name == "rating.py")
+        and file.name != "pdf.py"  # lengths on paper
+        for node in ast.walk(tree(file))
+        if (isinstance(node, ast.Name) and node.id == "float")
+        or (isinstance(node, ast.Constant) and isinstance(node.value, float))
+    ]
+    assert binary == []

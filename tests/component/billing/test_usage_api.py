@@ -120,4 +120,4 @@ def test_what_operators_read_is_in_the_tenants_audit_log(tenant: Tenant) -> None
 def test_a_cell_that_is_away_is_said(tenant: Tenant) -> None:
     answer = tenant_admin(tenant, "usage:read").get("/v1/usage?by=job")
     assert answer.status == 503
-    assert "cannot be asked now" in answer.json["detail"]
+    assert f"{tenant.placement.cell_id} cannot be asked now" in answer.json["detail"]

@@ -204,7 +204,7 @@ def test_every_fault_of_a_book_is_named(client: Client) -> None:
     assert "many is no whole number" in typed.content.decode()
     assert 'value="much"' in typed.content.decode()
     wrong = client.post(url, _book(verb="preview", currency="usd", name="", minimum="1.001"))
-    assert "three capital letters" in wrong.content.decode()
+    assert "is no currency of ISO 4217" in wrong.content.decode()
     assert client.post(url, _book(verb="preview", effective_from="soon")).status_code == 422
     seal = _seal(client.post(url, _book(verb="preview", effective_from="2026-01-02")).content.decode())
     past = client.post(url, _book(verb="save", effective_from="2026-01-02", previewed=seal, reason="x"))
