@@ -15,10 +15,8 @@ import gc
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
-from pathlib import Path
 
 import uvloop
 from fastapi import FastAPI
@@ -43,6 +41,7 @@ from cells.observability.traces import traces_from
 from cells.ops import Readiness, in_front, ops_app
 from cells.passive import first_of, until_primary
 from cells.ports import Clock, Retryable, Terminal
+from cells.scratch import Scratch, forget_the_dead
 from cells.secrets import SealedBox
 from cells.serving import HttpServer
 from cells.store.migrate import migrate
@@ -96,7 +95,7 @@ class Process:
         self._unfit = False  # what this process was told cannot work, however long it waits
         self.trial = Trial(self.secrets, self.clock, egress_allow=settings.egress_allow)
         self.lake: LakeFiles | None = None
-        self.scratch = tempfile.TemporaryDirectory(prefix="clockhouse-history-")
+        self.scratch = Scratch("history")
         if settings.lake:
             self.lake = open_files(settings.lake, endpoint=settings.lake_endpoint)
         self.api: FastAPI | None = None
@@ -112,9 +111,7 @@ class Process:
                 trial=self.trial,
                 traces=self.traces,
                 transfers=self.moving.service,
-                history=None
-                if self.lake is None
-                else LakeReader(self.store, self.lake, Path(self.scratch.name)),
+                history=None if self.lake is None else LakeReader(self.store, self.lake, self.scratch.path),
             )
         readiness = Readiness(
             {
@@ -310,7 +307,7 @@ class Process:
             await self.traces.close()
 
     async def _scratch_removed(self) -> None:
-        self.scratch.cleanup()
+        self.scratch.close()
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -375,6 +372,8 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) 
             print(fault, file=sys.stderr)
         return 2
     logs.configure(settings.log_level, cell=settings.cell_name, pid=str(os.getpid()))
+    if gone := forget_the_dead():
+        log.info("folders of processes that were killed are removed", folders=gone)
     return uvloop.run(_main(settings, clock or SystemClock()))
 
 

@@ -102,6 +102,16 @@ class WaitingJob:
     definition: JobDefinition
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BehindTenant:
+    """A tenant at home here whose stored instants follow other time-zone data than was asked about."""
+
+    tenant_id: uuid.UUID
+    version: str | None  # None: nobody has said, it is new here
+    newer: bool
+    sealed: bool  # its timers can be moved only once it is known where it lives
+
+
 class SchedulingStore(Protocol):
     """Calendars, backfills, moved timers."""
 
@@ -176,27 +186,24 @@ class SchedulingStore(Protocol):
         then could run a second time."""
         ...
 
-    async def tzdata_version(self) -> tuple[str | None, bool]:
-        """The time-zone data that stored instants were computed with (None: nobody has said), and whether
-        a tenant is sealed: its jobs can be written only when it is back or gone."""
-        ...
-
-    async def set_tzdata_version(self, version: str) -> bool:
-        """Remember that all stored instants follow this data. False where a tenant is sealed just then:
-        the walk may have passed it over."""
+    async def tenants_behind(self, version: str) -> Sequence[BehindTenant]:
+        """Tenants at home here whose stored instants do not follow this time-zone data. None: the cell is
+        said to follow it."""
         ...
 
     async def retime_page(
         self,
+        tenant_id: uuid.UUID,
         *,
-        after: tuple[uuid.UUID, uuid.UUID] | None,
+        after: uuid.UUID | None,
         limit: int,
-        old_version: str,
+        old_version: str | None,
         host_id: int,
         now: datetime,
-    ) -> tuple[Retimed, tuple[uuid.UUID, uuid.UUID] | None]:
-        """Compute the next instants of a page of jobs anew, of any tenant, under this process's
-        time-zone data, and move those that changed. Where to go on; None at the end."""
+    ) -> tuple[Retimed, uuid.UUID | None] | None:
+        """Compute the next instants of a page of a tenant's jobs anew, under this process's time-zone data,
+        and move those that changed. Where to go on; None at the end, and with the last page the tenant is
+        said to follow this data. None at all where it is sealed or away: begin anew when it is back."""
         ...
 
     async def waiting_jobs(

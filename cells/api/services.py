@@ -19,8 +19,10 @@ from cells.api.known_definitions import KnownDefinitions
 from cells.api.known_targets import KnownTargets
 from cells.api.placements import Placements
 from cells.api.problems import Problem
+from cells.api.sparing import Sparing
 from cells.config import Settings
 from cells.domain import ids
+from cells.domain.crowding import Statement
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
 from cells.observability.traces import Traces
 from cells.ports import Clock, Fence, History, Queue, Secrets, Store, TargetTrial
@@ -82,6 +84,7 @@ class Services:
         self.event_waiters: Counter[uuid.UUID] = Counter()
         self.known_definitions = KnownDefinitions(store)
         self.calculators = Calculators(metrics, processes=1)
+        self.delays: Sparing[Statement] = Sparing(clock)
         self.trials: Counter[tuple[uuid.UUID, str]] = Counter()
         self.requests = metrics.histogram(
             "cell_api_request_seconds", "From the authenticated request to its answer", ("route", "method")

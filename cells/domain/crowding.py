@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+#: Where fewer other tenants ran, their share would be told of one of them.
+FEW = 3
 #: What a tenant can wait for, the way a run goes.
 PARTS = ("window", "retries", "quota", "workers", "own_queue", "others", "target")
 
@@ -35,12 +37,18 @@ class Began:
 
     own: int
     others: int
+    tenants: int  # how many others they were of
 
     @property
     def others_share(self) -> float:
         """Of all that began, the part that was other tenants'."""
         together = self.own + self.others
         return self.others / together if together else 0.0
+
+    def coarse_share(self) -> float:
+        """The same in tenths; in halves where they were of few."""
+        steps = 10 if self.tenants >= FEW else 2
+        return round(self.others_share * steps) / steps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +58,7 @@ class Crowded:
     minute: datetime
     runs: int
     others_ms: int
-    others_share: float
+    others_share: float | None  # None: not told
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,13 +103,15 @@ _WORDS = {
 _SHOWN = 10
 
 
-def statement(minutes: Sequence[Waited], began: Mapping[datetime, Began]) -> Statement:
-    """Adds up a period. A minute that `began` does not have is one in which nobody else ran."""
+def statement(minutes: Sequence[Waited], began: Mapping[datetime, Began], *, exact: bool = True) -> Statement:
+    """Adds up a period. A minute that `began` does not have is one in which nobody else ran. Not `exact`: as
+    a tenant may be told, without what it could learn of single neighbours."""
     parts = dict.fromkeys(PARTS, 0)
     crowded = []
-    alone = Began(own=0, others=0)
+    alone = Began(own=0, others=0, tenants=0)
     for waited in minutes:
-        share = began.get(waited.minute, alone).others_share
+        ran = began.get(waited.minute, alone)
+        share = ran.others_share if exact else ran.coarse_share()
         others = round(waited.queue * share)
         for part in ("window", "retries", "quota", "workers", "target"):
             parts[part] += getattr(waited, part)
@@ -109,7 +119,12 @@ def statement(minutes: Sequence[Waited], began: Mapping[datetime, Began]) -> Sta
         parts["others"] += others
         if others:
             crowded.append(
-                Crowded(minute=waited.minute, runs=waited.runs, others_ms=others, others_share=share)
+                Crowded(
+                    minute=waited.minute,
+                    runs=waited.runs,
+                    others_ms=others,
+                    others_share=share if exact or ran.tenants >= FEW else None,
+                )
             )
     crowded.sort(key=lambda minute: (-minute.others_ms, minute.minute))
     return Statement(runs=sum(w.runs for w in minutes), parts=parts, crowded=crowded[:_SHOWN])

@@ -10,6 +10,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+#: What a class (0: CRITICAL) may use of a burst that all classes share, in thousandths. The rest is kept for
+#: the more urgent ones.
+SHARES = (1000, 900, 800, 700)
+
 
 class Verdict(NamedTuple):
     """What a limit says to one request."""
@@ -38,3 +42,8 @@ def remaining(tat_ms: float, now_ms: float, rate_per_s: float, burst: float) -> 
         return 0
     owed = max(tat_ms - now_ms, 0.0) * rate_per_s / 1000
     return max(0, math.floor(burst - owed + 1e-6))
+
+
+def burst_of(rate_per_s: float, priority: int) -> float:
+    """How many members of a class one second's worth of a shared rate lets through at once; one at least."""
+    return max(rate_per_s * SHARES[priority] / 1000, 1.0)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time as clock
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
 
 from cells.history import LakeFile, OldWorkflow
 from cells.lake.cache import Cache, fetch_verified
@@ -17,6 +15,7 @@ from cells.lake.engine import Engine
 from cells.lake.files import LakeFiles
 from cells.lake.writer import Place
 from cells.ports import Store
+from cells.scratch import scratch_folder
 from cells.workflow_ports import FoundWorkflows, StoredEvent, WorkflowFilter, WorkflowRow
 
 #: Executions that leave together.
@@ -58,11 +57,11 @@ class WorkflowArchive:
         from cells.lake.workflow_files import workflows_prefix, write_file
 
         prefix = workflows_prefix(region=self._place.region, cell=self._place.cell)
-        with tempfile.TemporaryDirectory(prefix="clockhouse-lake-") as folder:
-            file, path = await asyncio.to_thread(write_file, Path(folder), some, prefix=prefix, day=day)
+        with scratch_folder("lake") as folder:
+            file, path = await asyncio.to_thread(write_file, folder, some, prefix=prefix, day=day)
             await asyncio.to_thread(self._files.put, file.name, path)
             # What leaves the store has been read back.
-            await asyncio.to_thread(fetch_verified, self._files, file, Path(folder) / "read-back")
+            await asyncio.to_thread(fetch_verified, self._files, file, folder / "read-back")
         gone = await self._store.lake_workflows_leave(day, file, some)
         if gone:
             return gone

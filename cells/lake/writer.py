@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -21,6 +20,7 @@ from cells.history import LakeDay, LakeFile, LakePlace, LakeRow
 from cells.lake.cache import Damaged, fetch_verified
 from cells.lake.files import LakeFiles
 from cells.ports import Retryable, Store
+from cells.scratch import scratch_folder
 
 #: Runs read in one transaction.
 PAGE = 20_000
@@ -96,8 +96,8 @@ class LakeWriter:
             return Verdict.UNFINISHED
         files = await self._store.lake_files(day)
         held, total = 0, 0
-        with tempfile.TemporaryDirectory(prefix="clockhouse-lake-") as folder:
-            paths = [Path(folder) / f"{i}.parquet" for i in range(len(files))]
+        with scratch_folder("lake") as folder:
+            paths = [folder / f"{i}.parquet" for i in range(len(files))]
             for file, path in zip(files, paths, strict=True):
                 try:
                     await asyncio.to_thread(fetch_verified, self._files, file, path)
@@ -105,7 +105,7 @@ class LakeWriter:
                     return Verdict.DIFFERS
                 await self._renew()
             if paths:
-                engine = Engine(Path(folder))
+                engine = Engine(folder)
                 try:
                     (found,) = await engine.ask("lake_digest", paths, seconds=_VERIFY_SECONDS)
                     held, total = found["runs"], int(found["digest"])
@@ -149,10 +149,8 @@ class LakeWriter:
         from cells.lake.parquet import ROWS_PER_FILE, DayWriter, day_prefix
 
         prefix = day_prefix(region=self._place.region, cell=self._place.cell, day=day.day)
-        with tempfile.TemporaryDirectory(prefix="clockhouse-lake-") as folder:
-            writer = DayWriter(
-                Path(folder), prefix=prefix, rows_per_file=self._rows_per_file or ROWS_PER_FILE
-            )
+        with scratch_folder("lake") as folder:
+            writer = DayWriter(folder, prefix=prefix, rows_per_file=self._rows_per_file or ROWS_PER_FILE)
             uploaded: list[LakeFile] = []
 
             async def upload() -> None:
@@ -179,7 +177,7 @@ class LakeWriter:
             if removed is None:
                 await asyncio.to_thread(self._files.delete, [file.name for file in uploaded])
                 raise Lost(f"another process wrote {day.day}")
-            await self._describe(day.day, prefix, Path(folder))
+            await self._describe(day.day, prefix, folder)
             await asyncio.to_thread(self._files.delete, list(removed))
         return sum(file.rows for file in uploaded)
 

@@ -35,7 +35,9 @@ class Crowding(StoreBase):
                 "crowding_began",
                 {"tenant": tenant_id, "minutes": instants([from_datetime(m.minute) for m in queued])},
             )
-        return minutes, {minute: Began(own=own, others=others) for minute, own, others in began}
+        return minutes, {
+            minute: Began(own=own, others=others, tenants=tenants) for minute, own, others, tenants in began
+        }
 
     async def load(self, *, since: datetime, until: datetime) -> Sequence[Load]:
         """See `insight.InsightStore.load`."""

@@ -27,9 +27,9 @@ _PAGE = 200
 _SLICE = 2_000
 #: Sealed time that is counted in one transaction, at most.
 _AT_MOST = timedelta(hours=1)
-#: It counts for so long, but one whole step at least (seconds).
-_COUNTING_SECONDS = 5.0
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: One transaction counts for about so long (seconds), and about so many jobs: it holds a connection and a
+#: snapshot.
+_COUNTING_SECONDS, _JOBS = 2.0, 10_000
 #: A job of every minute costs a row's write in each step, not in each run.
 STEP = timedelta(minutes=10)
 
@@ -57,31 +57,26 @@ class JobUsages(StoreBase):
                 return False
             end = time.monotonic() + _COUNTING_SECONDS
             runs: Counter[tuple[str, datetime, str]] = Counter()
-            of_step: Counter[tuple[str, datetime, str]] = Counter()
             reached = since
             place: dict[str, object] = {"at": since, "host": -1, "seq": -1}
             rounds = Rounds()
-            while True:
+            while until > reached:
                 rows = await fetch_all(connection, "seal_bodies", {**place, "until": until, "page": _PAGE})
                 for at, _, _, _, _, body in rows:
-                    step_of = at - (at - _EPOCH) % step
-                    if step_of > reached:
-                        runs.update(of_step)
-                        of_step.clear()
-                        reached = step_of
-                        if reached > since and time.monotonic() > end:
-                            until = reached
-                            break
+                    if at > reached > since and (len(runs) >= _JOBS or time.monotonic() > end):
+                        until = at  # all before it is counted
+                        break
+                    reached = at
                     day = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
                     for tenant, parent, _, ordinal, _, state, _ in _decode(body).finished:
                         if is_job_run(parent, ordinal, state):
-                            of_step[tenant, day, parent] += 1
+                            runs[tenant, day, parent] += 1
                     await rounds.give_way()
-                if len(rows) < _PAGE or until == reached:
-                    break
-                place = dict(zip(("at", "host", "seq"), rows[-1], strict=False))
-            if until != reached:
-                runs.update(of_step)
+                else:
+                    if len(rows) == _PAGE:
+                        place = dict(zip(("at", "host", "seq"), rows[-1], strict=False))
+                        continue
+                break
             found = sorted(runs)
             for first in range(0, len(found), _SLICE):
                 keys = found[first : first + _SLICE]

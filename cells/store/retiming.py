@@ -17,7 +17,7 @@ from cells.domain.retiming import follows_a_clock, moved_to
 from cells.domain.schedule import TZDATA_VERSION, compile_schedule
 from cells.domain.windows import due_at as due_of
 from cells.ports import Member
-from cells.scheduling import Lengthened, Retimed, WaitingJob
+from cells.scheduling import BehindTenant, Lengthened, Retimed, WaitingJob
 from cells.store.arrays import due_to_ms, from_datetime, from_datetime_or_none, instants, int4s, uuids
 from cells.store.base import StoreBase
 from cells.store.calendars import with_calendars
@@ -61,38 +61,44 @@ class _Move:
 class Retiming(StoreBase):
     """Moved timers, as in `scheduling.SchedulingStore`."""
 
-    async def tzdata_version(self) -> tuple[str | None, bool]:
-        """See `scheduling.SchedulingStore.tzdata_version`."""
+    async def tenants_behind(self, version: str) -> Sequence[BehindTenant]:
+        """See `scheduling.SchedulingStore.tenants_behind`."""
         async with self._database.transaction() as connection:
-            version, sealed = await fetch_row(connection, "cell_tzdata")
-        return version, sealed
-
-    async def set_tzdata_version(self, version: str) -> bool:
-        """See `scheduling.SchedulingStore.set_tzdata_version`."""
-        async with self._database.transaction() as connection:
-            return await fetch_one(connection, "cell_set_tzdata", {"version": version}) is not None
+            rows = await fetch_all(connection, "tenants_behind", {"version": version})
+            if not rows:
+                await run(connection, "cell_set_tzdata", {"version": version})
+        return [
+            BehindTenant(tenant_id=tenant, version=known, newer=newer, sealed=sealed)
+            for tenant, known, newer, sealed in rows
+        ]
 
     async def retime_page(
         self,
+        tenant_id: uuid.UUID,
         *,
-        after: tuple[uuid.UUID, uuid.UUID] | None,
+        after: uuid.UUID | None,
         limit: int,
-        old_version: str,
+        old_version: str | None,
         host_id: int,
         now: datetime,
-    ) -> tuple[Retimed, tuple[uuid.UUID, uuid.UUID] | None]:
+    ) -> tuple[Retimed, uuid.UUID | None] | None:
         """See `scheduling.SchedulingStore.retime_page`."""
         place = {
-            "after_tenant": None if after is None else after[0],
-            "after_job": None if after is None else after[1],
+            "after_tenant": tenant_id,
+            "after_job": after,
+            "last_tenant": tenant_id,
             "limit": limit,
         }
         async with self._database.transaction() as connection:
+            if await fetch_one(connection, "retime_open", {"tenant": tenant_id}) is None:
+                return None
             rows = await fetch_all(connection, "retime_page", place)
             moves = await _moves(connection, rows, now)
             if moves:
                 moves = await self._move(connection, moves, old_version, host_id)
-        further = (rows[-1][0], rows[-1][2]) if len(rows) == limit else None
+            further = rows[-1][2] if len(rows) == limit else None
+            if further is None:
+                await run(connection, "retime_done", {"tenant": tenant_id, "version": TZDATA_VERSION})
         waiting = [m for m in moves if m.old_due is not None]
         return (
             Retimed(
@@ -110,6 +116,7 @@ class Retiming(StoreBase):
         place = {
             "after_tenant": None if after is None else after[0],
             "after_job": None if after is None else after[1],
+            "last_tenant": None,
             "limit": limit,
         }
         async with self._database.transaction() as connection:
@@ -124,7 +131,7 @@ class Retiming(StoreBase):
         return jobs, (rows[-1][0], rows[-1][2]) if len(rows) == limit else None
 
     async def _move(
-        self, connection: Connection, moves: Sequence[_Move], old_version: str, host_id: int
+        self, connection: Connection, moves: Sequence[_Move], old_version: str | None, host_id: int
     ) -> list[_Move]:
         """Write them where nobody was faster, and tell their tenants."""
         rows = await fetch_all(
@@ -154,7 +161,7 @@ class Retiming(StoreBase):
                 ids_.encode(ids_.JOB, moved[0].job_id),
                 None,
                 count=len(moved),
-                reason=f"time-zone data {old_version} became {TZDATA_VERSION}",
+                reason=f"time-zone data {old_version or 'of before'} became {TZDATA_VERSION}",
                 jobs=[
                     {
                         "job_id": ids_.encode(ids_.JOB, m.job_id),

@@ -6,11 +6,12 @@
     ch:{cell}:gen                          <run id of the server>:<generation>; lost with the rest
     ch:{cell}:loaded:<generation>:<minute> bitmap of shards loaded from the store
     ch:{cell}:loading:<generation>:<minute> somebody loads it now (expires)
-    ch:{cell}:rates                        hash tenant -> releases per second, in each class
+    ch:{cell}:rates                        hash tenant -> releases per second, of all classes
     ch:{cell}:room                         hash tenant -> how far `passed` may go; of those near their quota
     ch:{cell}:passed                       hash tenant -> members past the gate, of the same
     ch:{cell}:delayed                      hash tenant -> 1 where LOW work waits for its budget
-    ch:{cell}:gate:<class>                 hash tenant -> GCRA's theoretical arrival time, ms
+    ch:{cell}:gate                         hash tenant -> GCRA's theoretical arrival time, ms
+    ch:{cell}:turns:<class>                hash shard -> tenant that had its turn last in an instant
     ch:{cell}:held:<class>:<tenant>        zset past quota: member -> due ms
     ch:{cell}:heldat                       zset class+tenant -> when its tokens are looked at again
     ch:{cell}:q:<class>:t:<tenant>         zset released: member -> due ms
@@ -50,6 +51,7 @@ class Keys:
         self.minutes = self.prefix + "minutes"
         self.generation = self.prefix + "gen"
         self.rates = self.prefix + "rates"
+        self.gate = self.prefix + "gate"
         self.room = self.prefix + "room"
         self.passed = self.prefix + "passed"
         self.delayed = self.prefix + "delayed"
@@ -71,9 +73,6 @@ class Keys:
 
     def loading(self, generation: str, minute: int) -> str:
         return f"{self.prefix}loading:{generation}:{minute_label(minute)}"
-
-    def gate(self, priority: int) -> str:
-        return f"{self.prefix}gate:{priority}"
 
     def held(self, priority: int, tenant: bytes) -> bytes:
         return f"{self.prefix}held:{priority}:".encode() + tenant

@@ -222,8 +222,7 @@ class ValkeyQueue(Boards):
             commands.append(("HSET", self.keys.rates, *pairs))
         names = [tenant.bytes for tenant in gone]
         if names:
-            commands.append(("HDEL", self.keys.rates, *names))
-            commands += [("HDEL", self.keys.gate(priority), *names) for priority in range(4)]
+            commands += [("HDEL", self.keys.rates, *names), ("HDEL", self.keys.gate, *names)]
         if commands:
             await self._valkey.commands(*commands)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from cells.ports import Clock, Store, TenantPlacement
 from cells.timers.queue import Passage, ValkeyQueue
 
-#: A tenant whose rates cannot fill its quota within so many seconds (four classes, a second's burst each)
+#: A tenant whose rates cannot fill its quota within so many seconds (and a second's burst)
 #: need not be counted at the gate; nor can what has no rate, polls and parked work that comes back, bring
 #: more than so many runs from one look to the next.
 REACH_SECONDS, OTHER_WAYS = 6, 5000
@@ -100,4 +100,4 @@ def _quota(placement: TenantPlacement) -> int:
 
 
 def _reach(placement: TenantPlacement) -> int:
-    return max(4 * placement.config.job_runs_per_second * (REACH_SECONDS + 1), OTHER_WAYS)
+    return max(placement.config.job_runs_per_second * (REACH_SECONDS + 1), OTHER_WAYS)

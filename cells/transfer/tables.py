@@ -55,6 +55,7 @@ FATES: dict[str, Fate] = {
     "targets": Fate.MOVES,
     "task_queues": Fate.MOVES,
     "task_workers": Fate.AGES,
+    "tenant_tzdata": Fate.MOVES,
     "tenants": Fate.STAYS,  # its row is written by the move itself
     "transfer_marks": Fate.MARKS,
     "transfers": Fate.STAYS,

@@ -32,7 +32,11 @@ MEASURED = {
 }
 #: quota → (DELAYED or REFUSED, what that is in words, who sees to it). Nothing is ever dropped.
 OVER = {
-    "job_runs_per_second": ("DELAYED", "runs wait for their turn", "the cell's release gate, in each class"),
+    "job_runs_per_second": (
+        "DELAYED",
+        "runs wait for their turn",
+        "the cell's release gate, CRITICAL first",
+    ),
     "workflow_steps_per_second": ("DELAYED", "steps wait for their turn", "the cell's workflow engine"),
     "strict_jobs_per_second": (
         "REFUSED",

@@ -12,8 +12,6 @@ _TOUCHED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|ONLY)\s+\"?(\w+)", re.I
 
 #: Blocks that speak about rows of all tenants on purpose, and why that is right.
 ACROSS_TENANTS = {
-    "cells/store/sql/retiming.sql:cell_tzdata": "asks whether anybody is sealed just now",
-    "cells/store/sql/retiming.sql:cell_set_tzdata": "asks whether anybody is sealed just now",
     "cells/ownership/sql/cell.sql:fresh_leases": "no worker could reach anybody, whoever's it is",
     "cells/store/sql/hosts.sql:hosts_bury": "asks whether a host holds any run at all, whoever's",
     "cells/store/sql/pull.sql:purge_workers": "whatever is over goes, whoever's",

@@ -30,7 +30,9 @@ class CrowdedMinute(Shape):
     minute: datetime
     runs: int
     others_ms: int
-    others_share: float = Field(description="Percent of the runs that began on the cell in it.")
+    others_share: float | None = Field(
+        description="Percent of the runs that began on the cell in it, in tens; null where few tenants ran."
+    )
 
 
 class Delays(Shape):

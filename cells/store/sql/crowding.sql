@@ -20,9 +20,10 @@ FROM (SELECT scheduled_for, due_at, released_at, claimed_at, started_at, task_qu
 GROUP BY 1 ORDER BY 1;
 
 -- name: crowding_began
--- Runs that began in some minutes: those of a tenant (tenant_id), and those of all others of the cell.
+-- Runs that began in some minutes: those of a tenant (tenant_id), those of all others of the cell, and of how many.
 SELECT s.minute, coalesce(sum(s.started) FILTER (WHERE s.tenant_id = %(tenant)s), 0)::bigint,
-       coalesce(sum(s.started) FILTER (WHERE s.tenant_id <> %(tenant)s), 0)::bigint
+       coalesce(sum(s.started) FILTER (WHERE s.tenant_id <> %(tenant)s), 0)::bigint,
+       count(DISTINCT s.tenant_id) FILTER (WHERE s.tenant_id <> %(tenant)s AND s.started > 0)
 FROM tenants t JOIN run_stats s ON s.tenant_id = t.tenant_id AND s.minute = ANY(%(minutes)s::timestamptz[])
 GROUP BY s.minute;
 

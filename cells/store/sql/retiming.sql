@@ -1,21 +1,37 @@
--- name: cell_tzdata
--- The time-zone data that stored instants were computed with, and whether a tenant (any tenant_id) is sealed:
--- its timers can be moved only once it is known where it lives.
-SELECT tzdata_version, EXISTS (SELECT FROM tenants WHERE state = 'SEALED') FROM cell;
+-- name: tenants_behind
+-- Tenants (tenant_id) that live here and whose instants were computed with other time-zone data, or nobody has said:
+-- which, whether it is newer than this, and whether the tenant is sealed: its timers can be moved only once it is known
+-- where it lives.
+SELECT t.tenant_id, z.version, coalesce(z.version > %(version)s, false), t.state = 'SEALED'
+FROM tenants t LEFT JOIN tenant_tzdata z ON z.tenant_id = t.tenant_id
+WHERE t.state IN ('ACTIVE', 'SUSPENDED', 'BARRIER', 'SEALED') AND z.version IS DISTINCT FROM %(version)s
+ORDER BY t.tenant_id;
 
 -- name: cell_set_tzdata
--- All stored instants were computed with this time-zone data, unless a tenant (any tenant_id) is sealed: the walk
--- may have passed it over.
-UPDATE cell SET tzdata_version = %(version)s WHERE NOT EXISTS (SELECT FROM tenants WHERE state = 'SEALED')
+-- All instants that are stored here (of any tenant_id) were computed with this time-zone data.
+UPDATE cell SET tzdata_version = %(version)s
+WHERE tzdata_version IS DISTINCT FROM %(version)s AND NOT EXISTS (
+    SELECT FROM tenants t LEFT JOIN tenant_tzdata z ON z.tenant_id = t.tenant_id
+    WHERE t.state IN ('ACTIVE', 'SUSPENDED', 'BARRIER', 'SEALED') AND z.version IS DISTINCT FROM %(version)s)
 RETURNING true;
 
+-- name: retime_open
+-- Whether timers of a tenant (tenant_id) may be moved here; a seal waits for whoever saw that.
+SELECT true FROM tenants WHERE tenant_id = %(tenant)s AND state IN ('ACTIVE', 'SUSPENDED', 'BARRIER');
+
+-- name: retime_done
+-- All instants of a tenant (tenant_id) were computed with this time-zone data; in the transaction of its last page.
+INSERT INTO tenant_tzdata AS z (tenant_id, version) VALUES (%(tenant)s, %(version)s)
+ON CONFLICT (tenant_id) DO UPDATE SET version = excluded.version WHERE z.version < excluded.version;
+
 -- name: retime_page
--- A page of waiting jobs (any tenant_id) with their definitions, in the order of their keys.
+-- A page of waiting jobs (of any tenant_id, or up to one) with their definitions, in the order of their keys.
 SELECT j.tenant_id, t.ownership_epoch, j.job_id, j.version, j.state, j.priority, j.shard, j.offset_ms, j.next_run_at,
        j.due_at, v.definition
 FROM (SELECT * FROM jobs
       WHERE (tenant_id, job_id) > (coalesce(%(after_tenant)s::uuid, '00000000-0000-0000-0000-000000000000'),
                                    coalesce(%(after_job)s::uuid, '00000000-0000-0000-0000-000000000000'))
+        AND tenant_id <= coalesce(%(last_tenant)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
       ORDER BY tenant_id, job_id LIMIT %(limit)s) AS j
 JOIN tenants t ON t.tenant_id = j.tenant_id
 JOIN job_versions v ON v.tenant_id = j.tenant_id AND v.job_id = j.job_id AND v.version = j.version

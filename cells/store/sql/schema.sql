@@ -22,6 +22,10 @@ SELECT name, checksum FROM schema_migrations ORDER BY name;
 -- Remembers one applied file.
 INSERT INTO schema_migrations (name, checksum) VALUES (%(name)s, %(checksum)s);
 
+-- name: migrations_patience
+-- A file that does not get a table's lock at once steps back: behind it everybody would queue.
+SET LOCAL lock_timeout = '1s';
+
 -- name: cell_insert
 -- The cell's own row; its name is given once and for all, and whether it is owned under a lease, which begins ended.
 INSERT INTO cell (name, lease_until) VALUES (%(name)s, CASE WHEN %(leased)s THEN '-infinity'::timestamptz END)

@@ -1,8 +1,11 @@
--- The release gate of a tenant and class: GCRA (cells/domain/rates.py) with one second's worth of
--- burst. What is past the quota waits in the tenant's held set, in order of due times, and `heldat`
--- says when to look at it; as long as anything is held, whatever comes joins it, so that nothing
--- newer overtakes.
+-- The release gate of a tenant: GCRA (cells/domain/rates.py) with one second's worth of burst, which all
+-- classes share. The less urgent one is, the earlier it must stop: the rest of the burst is kept for the
+-- more urgent ones, so that no flood of LOW spends what CRITICAL needs. What is past the quota waits in the
+-- held set of its tenant and class, in order of due times, and `heldat` says when to look at it; as long as
+-- anything is held, whatever comes joins it, so that nothing newer overtakes.
 local BURST_MS = 1000
+-- What a class may use of the burst, in thousandths (domain/rates.py); one member at least.
+local SHARES = {[0] = 1000, 900, 800, 700}
 -- A tenant at its quota of running runs is looked at again after this long: runs may have ended.
 local ROOM_LOOK_MS = 50
 -- Held sets of tenants with more than 100/s are looked at on this grid: small batches.
@@ -34,7 +37,7 @@ local function open_gate(p, names)
       if delayed then g.rate[names[i]] = 0 end
     end
   end
-  for i, tat in ipairs(ask_many('HMGET', gate(p), names)) do
+  for i, tat in ipairs(ask_many('HMGET', GATE, names)) do
     g.tat[names[i]] = tonumber(tat or 0)
   end
   return g
@@ -46,7 +49,7 @@ local function set_arrival(g, tenant, tat)
 end
 
 local function close_gate(g)
-  in_chunks(g.changed, function(...) redis.call('HSET', gate(g.p), ...) end)
+  in_chunks(g.changed, function(...) redis.call('HSET', GATE, ...) end)
 end
 
 -- Take up to `wanted` tokens: how many were there, and when the next one will be.
@@ -54,14 +57,15 @@ local function take(g, tenant, wanted, now)
   local rate, tat = g.rate[tenant], g.tat[tenant]
   if rate <= 0 then return 0, now + 1000 end
   local interval = 1000 / rate
+  local burst = math.max(BURST_MS * SHARES[tonumber(g.p)] / 1000, interval)
   local granted, room = 0, g.room[tenant]
   while granted < math.min(wanted, room or wanted) do
     local new = math.max(tat, now) + interval
-    if new - BURST_MS - now > ROUNDING_MS then break end
+    if new - burst - now > ROUNDING_MS then break end
     tat = new
     granted = granted + 1
   end
-  local next_at = tat + interval - BURST_MS
+  local next_at = tat + interval - burst
   if granted > 0 then set_arrival(g, tenant, tat) end
   if room then
     if granted > 0 then

@@ -7,10 +7,12 @@ local LOW = 3
 
 local MINUTES = P .. 'minutes'     -- zset: minutes that hold anything, by minutes since the epoch
 local HELD_AT = P .. 'heldat'      -- zset: class .. tenant -> when its held members are looked at
-local RATES = P .. 'rates'         -- hash: tenant -> releases per second, in each class
+local RATES = P .. 'rates'         -- hash: tenant -> releases per second, of all classes
+local GATE = P .. 'gate'           -- hash: tenant -> GCRA's theoretical arrival time
 local ROOM = P .. 'room'           -- hash: tenant -> how far `passed` may go; of those near their quota of runs
 local DELAYED = P .. 'delayed'     -- hash: tenant -> 1 where LOW work waits for its budget
 local PASSED = P .. 'passed'       -- hash: tenant -> members that passed the gate, of the same
+local TURNS = P .. 'turns:'         -- hash by class: shard -> tenant that had its turn last; 'shard' -> the last one
 local PARKED_LOOKS = P .. 'parkedat' -- zset: target -> when somebody must look at what is parked for it
 local EXECUTORS = P .. 'executors' -- zset: executor -> until when it counts as alive
 local WAKE = P .. 'wake'           -- channel: due time of a new head, for dispatchers
@@ -19,7 +21,6 @@ local READY = P .. 'ready'         -- channel: classes that got members, for exe
 local function bucket(p, shard, minute) return P .. 'b:' .. p .. ':' .. shard .. ':' .. minute end
 local function heads(p, minute) return P .. 'heads:' .. p .. ':' .. minute end
 local function held(p, tenant) return P .. 'held:' .. p .. ':' .. tenant end
-local function gate(p) return P .. 'gate:' .. p end
 local function queue(p, tenant) return P .. 'q:' .. p .. ':t:' .. tenant end
 local function tenants(p) return P .. 'q:' .. p .. ':tenants' end
 local function idle(p) return P .. 'q:' .. p .. ':idle' end

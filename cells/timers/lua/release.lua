@@ -9,11 +9,14 @@
 --
 -- More due than the budget is a backlog. It is taken oldest first, but beside it whatever became due
 -- since the wake before: a flood must not delay others' work by the time it takes to release it.
+local FRESH = 1024
 local FRESH_PER_SHARD = 16
--- Where more than the budget is due at one instant, all shards take turns, and so do tenants: a flood must not keep
--- others waiting whose work is due with it. Members of one instant lie in the order of their tenants, so those of others
--- than the first one's are found at the end.
-local OTHERS_PER_SHARD = 16
+-- Where more than the budget is due at one instant, shards take turns, some in each wake, and in each shard its tenants
+-- do, a few members each: a flood must not keep others waiting whose work is due with it. `turns` remembers which shard
+-- and which tenant were the last ones.
+local TURN_SHARDS = 64
+local TURN_MEMBERS, TURN_TENANTS = 4, 16
+local TURNS_KEPT_SECONDS = 600
 local HELD_LOOKS = 256
 
 local now = tonumber(ARGV[1])
@@ -74,52 +77,110 @@ local function cut(p, minute, shards, oldest, room)
   return low, true
 end
 
--- Of what is due at an instant, some of the last tenants in order, if they are others than the first.
-local function take_others(p, shard, minute, groups, at_ms, first)
-  local flat = redis.call('ZREVRANGEBYSCORE', bucket(p, shard, minute), at_ms, at_ms,
-    'WITHSCORES', 'LIMIT', 0, 1)
-  if not flat[1] or tenant_of(flat[1]) == first then return end
-  flat = redis.call('ZREVRANGEBYSCORE', bucket(p, shard, minute), at_ms, at_ms,
-    'WITHSCORES', 'LIMIT', 0, OTHERS_PER_SHARD)
-  local others, names = {}, {}
-  for i = 1, #flat, 2 do
-    if tenant_of(flat[i]) == first then break end
-    others[#others + 1] = flat[i]
-    others[#others + 1] = flat[i + 1]
-    names[#names + 1] = flat[i]
-  end
-  group(groups, others)
-  redis.call('ZREM', bucket(p, shard, minute), unpack(names))
-end
-
--- Take what is due up to then from a shard, `limit` at most: how many, and whose the first one is.
+-- Take what is due up to then from a shard, `limit` at most: how many.
 local function take_from(p, shard, minute, groups, until_ms, limit)
   local members = redis.call('ZRANGEBYSCORE', bucket(p, shard, minute), '-inf', until_ms,
     'WITHSCORES', 'LIMIT', 0, limit)
   local n = group(groups, members)
-  if n == 0 then return 0 end
-  redis.call('ZREMRANGEBYRANK', bucket(p, shard, minute), 0, n - 1)
-  return n, tenant_of(members[1])
+  if n > 0 then redis.call('ZREMRANGEBYRANK', bucket(p, shard, minute), 0, n - 1) end
+  return n
 end
 
--- Spend the budget on what is due at one instant, a few of each shard at a time, and beside it what other tenants
--- have due with it. Another shard is the first one each time; one that gives less than asked for has no more.
+-- Members of one instant lie in the order of their tenants: the first place, from `low` on, of a tenant behind this one.
+-- Looked for in steps that double, so that one with few members is passed quickly.
+local function behind(key, tenant, low, count)
+  local function is_behind(place)
+    return tenant_of(redis.call('ZRANGE', key, place, place)[1]) > tenant
+  end
+  local step, high = 1, low
+  while high < count and not is_behind(high) do
+    low, high, step = high + 1, high + step, step * 2
+  end
+  high = math.min(high, count)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if is_behind(middle) then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+-- Once around the tenants that have something due at an instant, of each a few, beginning behind the one that was last:
+-- {due, member, ...}, and who is the last one now.
+local function one_circle(key, at_ms, count, limit, each, last)
+  local flat, place = {}, last and behind(key, last, 0, count) or 0
+  if place == count then place = 0 end
+  local from, around = place, false
+  while #flat / 2 < limit and not (around and place >= from) do
+    local found = redis.call('ZRANGE', key, place, place + math.min(each, limit - #flat / 2) - 1, 'WITHSCORES')
+    last = tenant_of(found[1])
+    for i = 1, #found, 2 do
+      if tenant_of(found[i]) ~= last or tonumber(found[i + 1]) > at_ms then break end
+      flat[#flat + 1] = found[i]
+      flat[#flat + 1] = found[i + 1]
+    end
+    place = behind(key, last, place, count)
+    if place >= count then place, around = 0, true end
+  end
+  return flat, last
+end
+
+-- Take some of what a shard has due at an instant, its tenants in turn. How many, and who was the last one (nil where
+-- all was taken, or it is one tenant's alone).
+local function take_in_turn(p, shard, minute, groups, at_ms, limit, last)
+  local key, n = bucket(p, shard, minute), 0
+  local count = redis.call('ZCOUNT', key, '-inf', at_ms)
+  local each = math.max(TURN_MEMBERS, math.ceil(limit / TURN_TENANTS))
+  while n < limit and count > 0 do
+    local first, final = redis.call('ZRANGE', key, 0, 0)[1], redis.call('ZRANGE', key, count - 1, count - 1)[1]
+    if count <= limit - n or tenant_of(first) == tenant_of(final) then
+      return n + take_from(p, shard, minute, groups, at_ms, limit - n)
+    end
+    local flat
+    flat, last = one_circle(key, at_ms, count, limit - n, each, last)
+    local names = {}
+    for i = 1, #flat, 2 do names[#names + 1] = flat[i] end
+    in_chunks(names, function(...) redis.call('ZREM', key, ...) end)
+    n, count = n + group(groups, flat), count - #names
+  end
+  return n, last
+end
+
+-- Spend the budget on what is due at one instant, a few of each shard at a time. One that gives less than asked for is
+-- not asked again, while others have more.
 local function take_turns(p, minute, shards, groups, at_ms)
-  local start, turns, others = now % #shards, {}, true
-  for i = 1, #shards do turns[i] = shards[(start + i - 1) % #shards + 1] end
-  while #turns > 0 do
-    local each, more = math.max(math.floor(budget / #turns), 1), {}
-    for _, shard in ipairs(turns) do
+  local key = TURNS .. p
+  local before = tonumber(redis.call('HGET', key, 'shard') or -1)
+  table.sort(shards, function(a, b) return tonumber(a) < tonumber(b) end)
+  local start = 0
+  for i, shard in ipairs(shards) do
+    if tonumber(shard) > before then
+      start = i - 1
+      break
+    end
+  end
+  local turns, waiting = {}, {}
+  for i = 1, #shards do waiting[i] = shards[(start + i - 1) % #shards + 1] end
+  local next_one = 1
+  while budget > 0 do
+    while #turns < TURN_SHARDS and next_one <= #waiting do
+      turns[#turns + 1] = waiting[next_one]
+      next_one = next_one + 1
+    end
+    if #turns == 0 then break end
+    local each, more, lasts = math.max(math.floor(budget / #turns), 1), {}, ask_many('HMGET', key, turns)
+    for i, shard in ipairs(turns) do
       local asked = math.min(each, budget)
-      local n, first = take_from(p, shard, minute, groups, at_ms, asked)
-      if n > 0 and others then take_others(p, shard, minute, groups, at_ms, first) end
+      if asked == 0 then break end
+      local n, last = take_in_turn(p, shard, minute, groups, at_ms, asked, lasts[i])
+      if last then redis.call('HSET', key, shard, last) end
       settle_head(p, shard, minute)
       budget = budget - n
-      if budget <= 0 then return end
       if n == asked then more[#more + 1] = shard end
     end
-    turns, others = more, false
+    turns = more
   end
+  redis.call('HSET', key, 'shard', waiting[next_one - 1])
+  redis.call('EXPIRE', key, TURNS_KEPT_SECONDS)
 end
 
 -- Whether anything due is left in this minute.
@@ -149,10 +210,12 @@ local function take_oldest(p, minute, groups)
 end
 
 local function take_fresh(p, minute, groups)
-  for _, shard in ipairs(redis.call('ZRANGEBYSCORE', heads(p, minute), '-inf', now)) do
+  local shards = redis.call('ZRANGEBYSCORE', heads(p, minute), '-inf', now)
+  local each = math.max(math.min(FRESH_PER_SHARD, math.floor(FRESH / math.max(#shards, 1))), 1)
+  for _, shard in ipairs(shards) do
     if is_mine(shard) then
       local flat = redis.call('ZRANGEBYSCORE', bucket(p, shard, minute), '(' .. fresh_after, now,
-        'WITHSCORES', 'LIMIT', 0, FRESH_PER_SHARD)
+        'WITHSCORES', 'LIMIT', 0, each)
       if group(groups, flat) > 0 then
         local names = {}
         for i = 1, #flat, 2 do names[#names + 1] = flat[i] end

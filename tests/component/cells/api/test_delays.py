@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,9 +44,15 @@ async def test_a_period_is_told_part_by_part(running: Cell) -> None:
     await _ran(running, 1)
     await _ran(neighbour, 3)
 
+    internal = running.api.with_scopes(Scope.INTERNAL)
+    internal.actor = "service:control-plane"
+    asked = itertools.count()
+
     async def folded() -> Any:
         await running.store.fold_stats()
-        told = await running.api.get(f"/v1/delays?{DAY}")
+        # Another period each time: what was told of one is kept for a while.
+        day = f"since=2026-01-05T00:00:00Z&until=2026-01-06T00:{next(asked) // 60:02}:{next(asked) % 60:02}Z"
+        told = await internal.get(f"/internal/tenants/{running.api.tenant_text}/delays?{day}")
         return told if told["crowded_minutes"] and _parts(told)["own_queue"] else None
 
     told = await eventually(folded)
@@ -57,6 +64,13 @@ async def test_a_period_is_told_part_by_part(running: Cell) -> None:
     assert parts["others"] >= int(waited * 0.74)
     assert told["crowded_minutes"][0]["others_ms"] == parts["others"]
     assert (parts["retries"], parts["quota"], parts["workers"]) == (0, 0, 0)
+
+    # The tenant itself is told in halves, where few ran, and the same again for a minute.
+    mine = await running.api.get(f"/v1/delays?{DAY}")
+    assert (mine["waited_ms"], mine["crowded_minutes"][0]["others_share"]) == (told["waited_ms"], None)
+    assert _parts(mine)["own_queue"] == 0
+    await _ran(running, 1)
+    assert await running.api.get(f"/v1/delays?{DAY}") == mine
 
 
 async def test_what_it_refuses(running: Cell) -> None:

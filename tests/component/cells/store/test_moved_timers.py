@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from cells.domain import ids
 from cells.domain.calendars import Roll
 from cells.domain.job import JobState, Misfire, OverlapPolicy, Priority, Schedule, ScheduleType
+from cells.domain.zones import TZDATA_VERSION
 from cells.ports import Conflict, NewJob
-from cells.scheduling import CalendarContent
+from cells.scheduling import CalendarContent, Retimed
 from tests.component.cells.store.world import (
     World,
     definition,
@@ -228,9 +230,7 @@ async def test_other_time_zone_data_moves_what_lies_ahead(world: World) -> None:
     stays = new_job(right, definition(schedule=schedule))
     rate = new_job(right - HOUR, every(3600, right))
     await world.create(moved, stays, rate)
-    page, after = await world.store.retime_page(
-        after=None, limit=100, old_version="2000a", host_id=world.host_id, now=now()
-    )
+    page, after = await retimed(world)
     assert after is None
     assert [(m.parent_id, m.scheduled_for) for m in page.added] == [(moved.job_id, int(right.timestamp()))]
     row = await world.job(moved)
@@ -238,29 +238,58 @@ async def test_other_time_zone_data_moves_what_lies_ahead(world: World) -> None:
     assert (await world.job(rate)).next_run_at == right - HOUR
     (event,) = await world.rows("SELECT data FROM events WHERE type = 'timers.moved'")
     assert b"2000a" in bytes(event[0])
-    again, _ = await world.store.retime_page(
-        after=None, limit=100, old_version="2000a", host_id=world.host_id, now=now()
-    )
+    again, _ = await retimed(world)
     assert list(again.added) == []
+
+
+async def retimed(
+    world: World, *, after: uuid.UUID | None = None, limit: int = 100
+) -> tuple[Retimed, uuid.UUID | None]:
+    """A page of the first tenant."""
+    done = await world.store.retime_page(
+        world.a.tenant_id, after=after, limit=limit, old_version="2000a", host_id=world.host_id, now=now()
+    )
+    assert done is not None
+    return done
+
+
+async def behind(world: World) -> list[tuple[uuid.UUID, str | None, bool]]:
+    """Who does not follow this process's data: which it follows, whether it is sealed."""
+    found = await world.store.tenants_behind(TZDATA_VERSION)
+    return [(tenant.tenant_id, tenant.version, tenant.sealed) for tenant in found]
 
 
 @pytest.mark.parametrize("state", ["SUSPENDED", "BARRIER", "SEALED"])
 async def test_it_moves_timers_of_tenants_that_may_not_run_now(world: World, state: str) -> None:
-    """They may again, and then at the right instant. Whose seal is being settled is waited for."""
+    """They may again, and then at the right instant. Whose seal is being settled waits; nobody else does."""
     right = datetime(2027, 1, 15, 17, 0, tzinfo=UTC)
     schedule = Schedule(type=ScheduleType.CRON, cron="0 12 * * *", time_zone="America/New_York")
-    job = new_job(right - HOUR, definition(schedule=schedule))
-    await world.create(job)
-    await world.sql.execute("UPDATE tenants SET state = %s WHERE tenant_id = %s", (state, world.a.tenant_id))
-    before, _ = await world.store.tzdata_version()
-    page, _ = await world.store.retime_page(
-        after=None, limit=100, old_version="2000a", host_id=world.host_id, now=now()
-    )
-    here = state != "SEALED"
-    assert len(page.added) == here
-    assert (await world.job(job)).next_run_at == (right if here else right - HOUR)
-    assert await world.store.set_tzdata_version("2000b") is here
-    assert await world.store.tzdata_version() == (("2000b", False) if here else (before, True))
+    jobs = [new_job(right - HOUR, definition(schedule=schedule)) for _ in range(3)]
+    await world.create(*jobs)
+    tenant = world.a.tenant_id
+    _, further = await retimed(world, limit=2)
+    assert further is not None
+    await world.sql.execute("UPDATE tenants SET state = %s WHERE tenant_id = %s", (state, tenant))
+    assert (tenant, None, state == "SEALED") in await behind(world)
+    if state == "SEALED":
+        done = await world.store.retime_page(
+            tenant, after=further, limit=2, old_version=None, host_id=world.host_id, now=now()
+        )
+        assert done is None
+        assert sorted([(await world.job(job)).next_run_at for job in jobs]) == [right - HOUR, right, right]
+        return
+    assert (await retimed(world, after=further, limit=2))[1] is None
+    assert {(await world.job(job)).next_run_at for job in jobs} == {right}
+    assert tenant not in [of for of, _, _ in await behind(world)]
+    # Moved here from a cell with older, or newer, data: the row comes along.
+    for version, newer in (("2000a", False), ("9000a", True)):
+        await world.sql.execute(
+            "UPDATE tenant_tzdata SET version = %s WHERE tenant_id = %s", (version, tenant)
+        )
+        (found,) = [t for t in await world.store.tenants_behind(TZDATA_VERSION) if t.tenant_id == tenant]
+        assert (found.version, found.newer) == (version, newer)
+    await retimed(world)
+    assert (tenant, "9000a", False) in await behind(world), "never back"
 
 
 # --- windows -------------------------------------------------------------------------------

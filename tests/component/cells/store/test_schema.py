@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -15,11 +16,11 @@ import pytest
 
 from cells.ports import Retryable, Terminal
 from cells.store.database import Purpose
-from cells.store.migrate import migrate, migrations
+from cells.store.migrate import _SAME, migrate, migrations
 from cells.store.postgres import PostgresStore
 from cells.store.queries import QUERIES
 from tests.component.cells.store.world import World, make_world, new_id, new_job, seconds_ago
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_sync
 
 
 def test_migrations_are_applied_once(empty_database_url: str) -> None:
@@ -42,6 +43,46 @@ def test_a_changed_or_unknown_migration_stops(empty_database_url: str) -> None:
         sql.execute(b"UPDATE schema_migrations SET checksum = 'y' WHERE name = '0001_cell.sql'")
         with pytest.raises(Terminal, match="changed"):
             migrate(empty_database_url)
+
+
+def test_a_migration_steps_back_where_somebody_holds_its_locks(empty_database_url: str) -> None:
+    """And what an interrupted build has left is built anew."""
+    migrate(empty_database_url)
+    again = ["0080_engine_looks.sql", "0081_turns_of_job_workflows.sql", "0100_lateness.sql"]
+    with psycopg.connect(empty_database_url, autocommit=True) as sql:
+
+        def indexes() -> list[tuple[object, ...]]:
+            return sql.execute(
+                b"SELECT i.indexdef, x.indisvalid FROM pg_indexes i"
+                b" JOIN pg_index x ON x.indexrelid = i.indexname::regclass"
+                b" WHERE i.schemaname = 'public' ORDER BY 1"
+            ).fetchall()
+
+        def waits() -> bool:
+            return sql.execute(b"SELECT FROM pg_locks WHERE NOT granted").fetchone() is not None
+
+        before = indexes()
+        sql.execute("DELETE FROM schema_migrations WHERE name = ANY(%s)", [again])
+        sql.execute(b"ALTER TABLE tenants DROP COLUMN late_since")
+        sql.execute(b"CREATE INDEX workflows_named ON workflows (run_id)")
+        sql.execute(b"UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'workflows_named'::regclass")
+        with psycopg.connect(empty_database_url) as reader, ThreadPoolExecutor(1) as threads:
+            reader.execute(b"SELECT FROM tenants")
+            applying = threads.submit(migrate, empty_database_url)
+            eventually_sync(waits)
+            eventually_sync(lambda: not waits())
+            assert not applying.done()
+            reader.commit()
+            assert applying.result() == again
+        assert indexes() == before
+
+
+def test_files_that_lead_to_the_same_on_another_way_count_as_applied(empty_database_url: str) -> None:
+    migrate(empty_database_url)
+    with psycopg.connect(empty_database_url, autocommit=True) as sql:
+        for name, checksum in _SAME.items():
+            sql.execute("UPDATE schema_migrations SET checksum = %s WHERE name = %s", [checksum, name])
+    assert migrate(empty_database_url) == []
 
 
 def test_the_command_wants_an_order() -> None:

@@ -8,7 +8,7 @@ from cells.timers.keys import Keys, minute_label
 from cells.timers.valkey import script_text
 
 _SPELL = """
-return {bucket(ARGV[1], ARGV[2], ARGV[3]), heads(ARGV[1], ARGV[3]), held(ARGV[1], ARGV[4]), gate(ARGV[1]),
+return {bucket(ARGV[1], ARGV[2], ARGV[3]), heads(ARGV[1], ARGV[3]), held(ARGV[1], ARGV[4]), GATE,
   queue(ARGV[1], ARGV[4]), tenants(ARGV[1]), idle(ARGV[1]), virtual_time(ARGV[1]), released(ARGV[1]),
   board(ARGV[5]), history(ARGV[5]), park(ARGV[1], ARGV[5]), parked(ARGV[1]),
   MINUTES, HELD_AT, RATES, WAKE, READY, PARKED_LOOKS, EXECUTORS, ROOM, PASSED, DELAYED}
@@ -24,7 +24,7 @@ async def test_python_and_lua_spell_the_same_keys(valkey: redis.Redis) -> None:
         keys.bucket(2, 17, minute),
         keys.heads(2, minute),
         keys.held(2, tenant),
-        keys.gate(2).encode(),
+        keys.gate.encode(),
         keys.queue(2, tenant),
         keys.tenants(2).encode(),
         keys.idle(2).encode(),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cells.contract import SHARDS
 from cells.domain.fairness import FairQueue
-from cells.domain.rates import gcra
+from cells.domain.rates import burst_of, gcra
 from cells.ports import Member
 from cells.timers.queue import ValkeyQueue
 from tests.component.cells.timers.conftest import SetClock
@@ -98,7 +98,7 @@ async def test_the_gate_grants_what_gcra_allows(
         released = await queue.release(now_ms=now, shards=range(SHARDS), budget=1000, fresh_after_ms=None)
         allowed = 0
         for _ in range(count):
-            verdict = gcra(tat, now, rate, rate)
+            verdict = gcra(tat, now, rate, burst_of(rate, 2))
             tat = verdict.tat_ms
             allowed += verdict.allowed
         assert (released.total, released.held) == (allowed, count - allowed)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections import Counter
 
 import pytest
 import redis.asyncio as redis
 
 from cells.contract import SHARDS
+from cells.domain.rates import burst_of
 from cells.ports import Member
 from cells.timers.members import pack
 from cells.timers.queue import ADDED_MINUTES, DEFAULT_RATE, Released, ValkeyQueue
@@ -192,15 +194,38 @@ async def test_a_flood_does_not_delay_what_is_due_with_it(
         [member(now, tenant=tenant, shard=shard) for tenant in quiet for shard in range(0, 250, 10)]
     )
     got: list[Member] = []
-    for wakes in range(3):
+    for wakes in range(5):
         assert (await wake(queue, now + wakes, budget=500)).left
         got += await popped(queue)
+        assert len(got) <= 500 * (wakes + 1), "others' turns are of the same budget"
     assert sum(m.tenant_id in quiet for m in got) == 50, "in the first wakes of forty"
     left = True
     while left:
         left = (await wake(queue, now + 10, budget=500)).left
         got += await popped(queue)
     assert len({pack(m) for m in got}) == len(got) == 20_050
+
+
+async def test_one_between_two_floods_has_its_turn(
+    queue: ValkeyQueue, clock: SetClock, member: MakeMember, tenants: list[uuid.UUID]
+) -> None:
+    """Members of an instant lie by tenant: the small one's are in the middle, in one shard or in all."""
+    now = clock.now_ms()
+    first, small, last = sorted(tenants)
+    await queue.put_rates(dict.fromkeys(tenants, 1_000_000))
+    await queue.add([member(now, tenant=flood, shard=n % 8) for flood in (first, last) for n in range(4_000)])
+    await queue.add([member(now, tenant=small, shard=n % 8) for n in range(40)])
+    got: list[Member] = []
+    for _ in range(4):
+        assert (await wake(queue, now, budget=500)).total == 500
+        got += await popped(queue)
+    by_tenant = Counter(m.tenant_id for m in got)
+    assert by_tenant[small] == 40
+    assert abs(by_tenant[first] - by_tenant[last]) < 200, "nor is one flood before the other"
+    while (await wake(queue, now, budget=1_000)).left:
+        got += await popped(queue)
+    got += await popped(queue)
+    assert len({pack(m) for m in got}) == len(got) == 8_040
 
 
 async def test_shards_that_have_no_more_are_not_asked_again(
@@ -232,14 +257,14 @@ async def test_quota_delays_in_order_and_drops_nothing(
     random.Random(2).shuffle(old)
     await queue.add(old)
     first = await wake(queue, now)
-    # A second's worth of burst, then a token each 100 ms.
-    assert (first.total, first.held, first.next_due_ms) == (10, 15, now + 100)
+    # The class's part of a second's worth of burst, then a token each 100 ms.
+    assert (first.total, first.held, first.next_due_ms) == (8, 17, now + 100)
     # Newer work of the same tenant and class joins the held ones.
     newer = member(now + 50)
     await queue.add([newer])
     assert (await wake(queue, now + 60)).total == 0
-    released = [n for t in range(100, 1700, 100) if (n := (await wake(queue, now + t)).total)]
-    assert released == [1] * 16
+    released = [n for t in range(100, 1900, 100) if (n := (await wake(queue, now + t)).total)]
+    assert released == [1] * 18
     dues = [m.due_ms for m in await popped(queue)]
     assert dues == [*range(now - 500, now - 475), now + 50]
     assert await queue.depths() == ([0, 0, 0, 0], 0)
@@ -261,15 +286,29 @@ async def test_an_older_straggler_goes_before_newer_held_work(
     assert ids(await popped(queue)) == [2]
 
 
-async def test_classes_have_tokens_of_their_own(
+async def test_all_classes_share_the_quota_and_the_urgent_ones_keep_their_part(
     queue: ValkeyQueue, clock: SetClock, member: MakeMember, tenants: list[uuid.UUID]
 ) -> None:
     now = clock.now_ms()
-    await queue.put_rates({tenants[0]: 5})
-    await queue.add([member(now, priority=3) for _ in range(50)])
-    assert (await wake(queue, now)).by_class == (0, 0, 0, 5)
-    await queue.add([member(now + 1, priority=0) for _ in range(5)])
-    assert (await wake(queue, now + 1)).by_class == (5, 0, 0, 0)
+    await queue.put_rates({tenants[0]: 20})
+    await queue.add([member(now, priority=3) for _ in range(200)])
+    assert (await wake(queue, now)).by_class == (0, 0, 0, 14), "the rest of the burst is not for LOW"
+    await queue.add([member(now + 1, priority=p) for p in (2, 1, 0) for _ in range(60)])
+    assert (await wake(queue, now + 1)).by_class == (6, 0, 0, 0)
+    total, by_class = 20, [6, 0, 0, 14]
+    for at in range(now + 50, now + 5_001, 50):
+        released = (await wake(queue, at)).by_class
+        total += sum(released)
+        by_class = [n + m for n, m in zip(by_class, released, strict=True)]
+        assert total <= 20 * (1 + (at - now) / 1000), "never more than the quota, whatever it is of"
+    # 100 tokens came in five seconds: the CRITICAL ones went first, then the HIGH ones.
+    assert by_class[0] == 60
+    assert by_class[1] > 40
+    assert (by_class[2], by_class[3]) == (0, 14)
+    left = 200 + 180 - total
+    for at in range(now + 5_050, now + 25_000, 50):
+        left -= (await wake(queue, at)).total
+    assert left == 0
 
 
 async def test_a_raised_quota_counts_at_once_and_none_holds_everything(
@@ -280,7 +319,7 @@ async def test_a_raised_quota_counts_at_once_and_none_holds_everything(
     await queue.add([member(now) for _ in range(30)])
     assert (await wake(queue, now)).held == 30
     await queue.put_rates({tenants[0]: 20})
-    assert (await wake(queue, now + 1000)).total == 20
+    assert (await wake(queue, now + 1000)).total == 16
     assert (await wake(queue, now + 1500)).total == 10
 
 
@@ -292,7 +331,8 @@ async def test_a_tenant_nobody_told_about_has_the_default_quota(
     await queue.put_rates({}, gone=[tenants[0]])
     await queue.add([member(now) for _ in range(DEFAULT_RATE + 7)])
     released = await wake(queue, now)
-    assert (released.total, released.held) == (DEFAULT_RATE, 7)
+    burst = round(burst_of(DEFAULT_RATE, 2))
+    assert (released.total, released.held) == (burst, DEFAULT_RATE + 7 - burst)
 
 
 async def test_stale_members_cost_no_tokens(

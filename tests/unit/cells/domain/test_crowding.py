@@ -20,7 +20,10 @@ def _waited(minute: int = 0, **waits: int) -> Waited:
 def test_the_queue_is_shared_out_by_whose_runs_began() -> None:
     told = statement(
         [_waited(queue=1_000, window=500), _waited(1, queue=400), _waited(2, quota=100)],
-        {AT: Began(own=10, others=90), AT + timedelta(minutes=1): Began(own=5, others=0)},
+        {
+            AT: Began(own=10, others=90, tenants=1),
+            AT + timedelta(minutes=1): Began(own=5, others=0, tenants=0),
+        },
     )
     assert told.parts == {
         "window": 500, "retries": 0, "quota": 100, "workers": 0, "own_queue": 500, "others": 900, "target": 0,
@@ -39,6 +42,18 @@ def test_alone_on_its_cell_a_tenant_waits_behind_itself() -> None:
     assert (told.parts["own_queue"], told.parts["others"], told.crowded) == (700, 0, [])
 
 
+def test_neighbours_are_told_of_coarsely_and_a_few_not_at_all() -> None:
+    minutes = [_waited(queue=1_000), _waited(1, queue=1_000)]
+    began = {
+        AT: Began(own=13, others=87, tenants=3),
+        AT + timedelta(minutes=1): Began(own=13, others=87, tenants=2),
+    }
+    many, few = statement(minutes, began, exact=False).crowded[::-1]
+    assert (many.others_ms, many.others_share) == (900, 0.9)
+    assert (few.others_ms, few.others_share) == (1_000, None)
+    assert {crowded.others_share for crowded in statement(minutes, began).crowded} == {0.87}
+
+
 def test_nothing_and_no_waiting_have_words() -> None:
     assert statement([], {}).sentence == "No run of this time has begun."
     assert statement([_waited()], {}).sentence == "10 runs began without waiting."
@@ -55,7 +70,10 @@ def test_all_that_was_waited_is_told_and_no_more(
     minutes = [_waited(i, **dict(zip(names, each, strict=True))) for i, each in enumerate(waits)]
     told = statement(
         minutes,
-        {AT + timedelta(minutes=i): Began(own=own, others=others) for i, (own, others) in enumerate(began)},
+        {
+            AT + timedelta(minutes=i): Began(own=own, others=others, tenants=4)
+            for i, (own, others) in enumerate(began)
+        },
     )
     assert told.waited == sum(map(sum, waits))
     assert set(told.parts) == set(PARTS)
