@@ -43,6 +43,8 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _DOTS = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 #: Names of requests must differ; nobody gains anything by guessing one.
 _RANDOM = random.Random()
+#: Of a body that nobody wants so much is read (bytes), for so long (seconds).
+_DRAINED, _DRAIN_S = 1024 * 1024, 1.0
 #: A client that waits longer than this is watched, so that its leaving is passed on (seconds).
 _WATCH_AFTER_S = 0.25
 
@@ -94,6 +96,7 @@ class Router:
             await send(message)
 
         request_id = _request_id(scope["headers"])
+        body = _Unread(receive, scope["headers"])
         extra: Headers = [(b"x-request-id", request_id.encode())]
         try:
             raw = _raw_path(scope)
@@ -104,11 +107,11 @@ class Router:
                 plane = wanted.value
                 if self._spans is not None:
                     span = self._spans.begin(scope["headers"])
-                status = await self._serve(scope, raw, wanted, request_id, receive, tracked, extra, span)
+                status = await self._serve(scope, raw, wanted, request_id, body, tracked, extra, span)
         except Refusal as refusal:
             status = refusal.status
             if not head_sent:
-                await _refuse(refusal, request_id, tracked, extra)
+                await _refuse(refusal, request_id, tracked, extra + await body.left())
         except ClientGone:
             status = 499
         except BrokenAnswer as broken:
@@ -136,7 +139,7 @@ class Router:
         raw: str,
         plane: Plane,
         request_id: str,
-        receive: Receive,
+        unread: _Unread,
         send: Send,
         extra: Headers,
         span: Span | None,
@@ -167,7 +170,7 @@ class Router:
         query: bytes = scope["query_string"]
         target = f"{raw}?{_ascii(query)}" if query else raw
         kept = pass_on(headers) if span is None else span.instead_in(pass_on(headers))
-        body = await self._bodies.read(receive, _declared_length(headers))
+        body = await unread.read(self._bodies)
         try:
             request = Request(
                 method=method,
@@ -178,7 +181,7 @@ class Router:
                 request_id=request_id,
                 client=client,
             )
-            return await self._forward(request, principal, plane, receive, send, extra)
+            return await self._forward(request, principal, plane, unread.receive, send, extra)
         finally:
             self._bodies.release(body)
 
@@ -282,6 +285,44 @@ class Router:
 
     def _feed_age_ms(self) -> int:
         return -1 if self._feed.table is None else self._feed.age_ms
+
+
+class _Unread:
+    """The body of a request, as long as nobody has read it. A connection that is closed with a part of a body
+    unread may take the answer along: so the rest is read, or the client told that the connection ends."""
+
+    __slots__ = ("_headers", "_read", "receive")
+
+    def __init__(self, receive: Receive, headers: Headers) -> None:
+        self.receive = receive
+        self._headers = headers
+        self._read = False
+
+    async def read(self, bodies: Bodies) -> bytes:
+        """The whole body, kept in `bodies`."""
+        found = await bodies.read(self.receive, _declared_length(self._headers))
+        self._read = True
+        return found
+
+    async def left(self) -> Headers:
+        """What a refusal says beside itself: nothing where the body is at its end, or was within a moment."""
+        names = {name for name, _ in self._headers}
+        if self._read or not (_declared_length(self._headers) or b"transfer-encoding" in names):
+            return []
+        if b"expect" not in names and (_declared_length(self._headers) or 0) <= _DRAINED:
+            size = 0
+            try:
+                async with asyncio.timeout(_DRAIN_S):
+                    while size <= _DRAINED:
+                        message = await self.receive()
+                        if message["type"] == "http.disconnect":
+                            break
+                        size += len(message.get("body", b""))
+                        if not message.get("more_body"):
+                            return []
+            except TimeoutError:
+                pass  # it comes too slowly to be waited for
+        return [(b"connection", b"close")]
 
 
 def _raw_path(scope: Scope) -> str:

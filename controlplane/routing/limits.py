@@ -9,6 +9,7 @@ meets the fault pays the timeout, then a circuit keeps the others away until a p
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 from collections.abc import Callable
@@ -16,23 +17,22 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, RedisError
-
 from cells.contract import ErrorCode
 from cells.domain.rates import gcra, remaining
 from controlplane.routing.refusal import Refusal
+from controlplane.routing.valkey import Line, ReplyError, open_line
 
 log = logging.getLogger(__name__)
 
 _SCRIPT = files(__package__).joinpath("gcra.lua").read_text()
+_SHA = hashlib.sha1(_SCRIPT.encode()).hexdigest().encode()  # noqa: S324 - the name Valkey gives it
 _TIMEOUT_S = 0.05
 _PROBE_S = 1.0
 _BATCH = 256
 #: Tenants remembered by the fallback; the oldest entries go first.
 _REMEMBERED = 10_000
 
-_FAULTS = (RedisError, OSError, TimeoutError)
+_FAULTS = (ReplyError, OSError, TimeoutError)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,16 +67,21 @@ class Verdict:
 _CLOSED = Verdict(allowed=False, wait_ms=60_000, left=0, full_ms=60_000)
 
 
+_Asked = tuple[str, int, "asyncio.Future[Verdict]"]
+
+
 class Limiter:
     """Asks Valkey in batches; counts alone while Valkey is away."""
 
-    def __init__(self, valkey: Redis, *, now_ms: Callable[[], int], timeout_s: float = _TIMEOUT_S) -> None:
-        self._valkey = valkey
+    def __init__(self, url: str, *, now_ms: Callable[[], int], timeout_s: float = _TIMEOUT_S) -> None:
+        self._url = url
         self._timeout_s = timeout_s
         self._now_ms = now_ms
-        self._sha: str | None = None
-        self._waiting: list[tuple[str, int, asyncio.Future[Verdict]]] = []
-        self._flight: asyncio.Task[None] | None = None
+        self._line: Line | None = None
+        self._waiting: list[_Asked] = []
+        self._batch: list[_Asked] = []  # on its way
+        self._turn: asyncio.Handle | None = None  # when the next batch goes, or the one on its way is late
+        self._opening: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
         self._alone: dict[str, float] = {}
         self.fallbacks = 0  # requests judged without Valkey
@@ -92,63 +97,95 @@ class Limiter:
             return _CLOSED
         if self._probe is not None:
             return self._judge_alone(tenant_id, rate)
-        future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Verdict] = loop.create_future()
         self._waiting.append((tenant_id, rate, future))
-        if self._flight is None:
-            self._flight = asyncio.create_task(self._fly(), name="limits")
+        if self._turn is None and self._opening is None:
+            # Those of this turn of the loop go together.
+            self._turn = loop.call_soon(self._fly)
         return await future
 
     async def close(self) -> None:
-        """Stop the background work and close the connections."""
-        for task in (self._flight, self._probe):
+        """Stop the background work and close the connection."""
+        for task in (self._opening, self._probe):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-        await self._valkey.aclose()
+        if self._turn is not None:
+            self._turn.cancel()
+        if self._line is not None:
+            self._line.close()
 
-    async def _fly(self) -> None:
-        batch: list[tuple[str, int, asyncio.Future[Verdict]]] = []
+    def _fly(self) -> None:
+        """Send the next batch, if anybody waits."""
+        self._turn = None
+        if not self._waiting:
+            return
+        if self._line is None or not self._line.is_open:
+            self._opening = asyncio.create_task(self._open(), name="limits-open")
+            return
+        self._batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
+        self._ask(b"EVALSHA", _SHA)
+
+    async def _open(self) -> None:
         try:
-            while self._waiting:
-                batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
-                async with asyncio.timeout(self._timeout_s):
-                    answers = await self._ask(batch)
-                for (_, _, future), (allowed, wait, left, full) in zip(batch, answers, strict=True):
-                    if not future.done():
-                        future.set_result(
-                            Verdict(allowed=bool(allowed), wait_ms=wait, left=left, full_ms=full)
-                        )
+            async with asyncio.timeout(self._timeout_s):
+                self._line = await open_line(self._url)
         except _FAULTS as fault:
-            log.warning("valkey is away, counting alone: %r", fault)
-            self._probe = asyncio.create_task(self._watch(), name="limits-probe")
-        finally:
-            self._flight = None
-            unjudged, self._waiting = batch + self._waiting, []
-            for tenant_id, rate, future in unjudged:
-                if not future.done():
-                    future.set_result(self._judge_alone(tenant_id, rate))
+            self._opening = None
+            self._fail(fault)
+            return
+        self._opening = None
+        self._fly()
 
-    async def _ask(self, batch: list[tuple[str, int, asyncio.Future[Verdict]]]) -> list[list[int]]:
-        keys = [f"ch:router:api:{tenant_id}" for tenant_id, _, _ in batch]
-        rates = [text for _, rate, _ in batch for text in (str(rate), str(rate))]
-        valkey: Any = self._valkey
-        if self._sha is not None:
-            try:
-                answer: list[list[int]] = await valkey.evalsha(self._sha, len(keys), *keys, *rates)
-                return answer
-            except NoScriptError:
-                pass  # a restarted server: EVAL below teaches it again
-        answer = await valkey.eval(_SCRIPT, len(keys), *keys, *rates)
-        self._sha = await valkey.script_load(_SCRIPT)
-        return answer
+    def _ask(self, command: bytes, script: bytes) -> None:
+        line = self._line
+        if line is None:
+            return
+        keys = [f"ch:router:api:{tenant_id}" for tenant_id, _, _ in self._batch]
+        rates = [text for _, rate, _ in self._batch for text in (str(rate), str(rate))]
+        self._turn = asyncio.get_running_loop().call_later(
+            self._timeout_s, self._fail, TimeoutError("no answer in time")
+        )
+        line.ask((command, script, str(len(keys)), *keys, *rates), self._answered)
+
+    def _answered(self, answer: Any) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+        if isinstance(answer, ReplyError) and str(answer).startswith("NOSCRIPT"):
+            self._ask(b"EVAL", _SCRIPT.encode())  # a restarted server: this teaches it again
+            return
+        if isinstance(answer, Exception):
+            self._fail(answer)
+            return
+        batch, self._batch = self._batch, []
+        for (_, _, future), (allowed, wait, left, full) in zip(batch, answer, strict=True):
+            if not future.done():
+                future.set_result(Verdict(allowed=bool(allowed), wait_ms=wait, left=left, full_ms=full))
+        self._fly()
+
+    def _fail(self, fault: Exception) -> None:
+        """Everybody who waits is judged here, and Valkey left alone until it answers again."""
+        log.warning("valkey is away, counting alone: %r", fault)
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        self._probe = asyncio.create_task(self._watch(), name="limits-probe")
+        unjudged = self._batch + self._waiting
+        self._batch, self._waiting = [], []
+        for tenant_id, rate, future in unjudged:
+            if not future.done():
+                future.set_result(self._judge_alone(tenant_id, rate))
 
     async def _watch(self) -> None:
-        valkey: Any = self._valkey
         while True:
             await asyncio.sleep(_PROBE_S)
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    await valkey.ping()
+                    self._line = await open_line(self._url)
             except _FAULTS:
                 continue
             log.info("valkey is back")

@@ -14,7 +14,6 @@ import aiohttp
 from granian.constants import Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
-from redis.asyncio import Redis
 
 from cells.observability.traces import traces_from
 from controlplane.routing.acts import OperatorActs
@@ -55,16 +54,7 @@ async def serve(settings: Settings) -> None:
         stack.push_async_callback(upstream.close)
         control = ControlPlane(session, settings.feed_url, settings.key, now_ms=now_ms)
         feed = Feed(control, settings.data_dir, now_ms=now_ms)
-        limiter = Limiter(
-            Redis.from_url(
-                settings.valkey_url,
-                socket_connect_timeout=0.05,
-                socket_timeout=0.05,
-                retry=None,
-                max_connections=8,
-            ),
-            now_ms=now_ms,
-        )
+        limiter = Limiter(settings.valkey_url, now_ms=now_ms)
         stack.push_async_callback(limiter.close)
         host = f"router-{os.urandom(8).hex()}"
         meter = Meter(settings.data_dir, host=host, now_ms=now_ms)

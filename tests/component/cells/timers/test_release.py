@@ -344,7 +344,7 @@ async def test_stale_members_cost_no_tokens(
     await queue.add([member(now - 1000) for _ in range(100)])
     await queue.add([member(now, parent=999)])
     last: list[Member] = []
-    for step in range(11):
+    for step in range(14):
         clock.wall_ms = now + step * 10
         await wake(queue, clock.wall_ms)
         last = await popped(queue)

@@ -43,9 +43,7 @@ async def test_above_its_rate_a_tenant_is_told_to_wait_and_others_are_not(world:
 
 
 async def test_routers_share_one_allowance(valkey_url: str) -> None:
-    limiters = [
-        Limiter(redis.asyncio.Redis.from_url(valkey_url), now_ms=now_ms, timeout_s=5) for _ in range(2)
-    ]
+    limiters = [Limiter(valkey_url, now_ms=now_ms, timeout_s=5) for _ in range(2)]
     verdicts = await asyncio.gather(*(limiters[i % 2].check(TENANT, 10) for i in range(200)))
     passed = sum(verdict.allowed for verdict in verdicts)
     assert 10 <= passed <= 14
@@ -56,11 +54,15 @@ async def test_routers_share_one_allowance(valkey_url: str) -> None:
 
 
 async def test_a_flushed_script_is_taught_again(valkey_url: str) -> None:
-    client = redis.asyncio.Redis.from_url(valkey_url)
-    limiter = Limiter(client, now_ms=now_ms, timeout_s=5)
-    assert (await limiter.check(TENANT, 10)).allowed
-    await client.script_flush()
-    assert (await limiter.check(TENANT, 10)).left == 8
+    limiter = Limiter(valkey_url, now_ms=now_ms, timeout_s=5)
+    async with redis.asyncio.Redis.from_url(valkey_url) as client:
+        assert (await limiter.check(TENANT, 10)).allowed
+        await client.script_flush()
+        assert (await limiter.check(TENANT, 10)).left == 8
+        # A connection that was closed while nobody asked is opened again.
+        await client.client_kill_filter(_type="normal", skipme=True)
+        await eventually(lambda: limiter._line is not None and not limiter._line.is_open)
+        assert (await limiter.check(TENANT, 10)).left == 7
     assert limiter.fallbacks == 0
     await limiter.close()
 
