@@ -37,7 +37,7 @@ class Line(asyncio.Protocol):
         if self._transport is None or self._tell is not None:
             raise RuntimeError("the line is not open, or busy")
         self._tell = tell
-        self._transport.write(pack_command(parts))
+        self._transport.write(pack_command(cast(Any, parts)))
 
     async def call(self, *parts: bytes | str) -> Any:
         """`ask` for those who have the time: raises what was no answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -11,6 +12,21 @@ import typer
 from controlplane.client import capacity as model
 from controlplane.client import regions
 
+#: Above this nobody's plan lies, and figures would be told to digits that mean nothing.
+_MOST = 10**12
+
+
+def _amount(value: float | None) -> float | None:
+    """A number that can be planned with."""
+    if value is not None and not (math.isfinite(value) and 0 <= value <= _MOST):
+        raise typer.BadParameter(f"{value:g} is no number from 0 to {_MOST:,}")
+    return value
+
+
+def _number(words: str) -> Any:
+    """An option that is such a number."""
+    return typer.Option(callback=_amount, help=words)
+
 
 def _shares(text: str) -> tuple[float, ...]:
     """Shares of the load by region, however they are scaled."""
@@ -18,32 +34,44 @@ def _shares(text: str) -> tuple[float, ...]:
         loads = [float(part) for part in text.split(",")]
     except ValueError:
         loads = []
-    if not loads or min(loads) <= 0:
-        raise typer.BadParameter("numbers above 0, as in 60,25,15")
+    if len(loads) < 2 or not all(0 < load < math.inf for load in loads):
+        raise typer.BadParameter(
+            "numbers above 0 of two regions or more, as in 60,25,15", param_hint="--shares"
+        )
     return tuple(load / sum(loads) for load in loads)
 
 
 def capacity(
-    runs_per_second: Annotated[float, typer.Option(help="Runs started a second, bursts apart.")],
-    burst: Annotated[int, typer.Option(help="Runs due at one instant.")] = 0,
-    window: Annotated[int, typer.Option(min=1, help="Seconds over which a burst is spread.")] = 300,
-    runs_per_day: Annotated[int | None, typer.Option(help="In all; else the steady rate's.")] = None,
-    long_jobs: Annotated[int, typer.Option(help="Running at once, with heartbeats.")] = 0,
-    zones: Annotated[int, typer.Option(min=1, help="Losing one must leave enough.")] = 3,
-    kept_days: Annotated[int, typer.Option(help="Days that runs stay in the database.")] = 30,
-    core_hour: Annotated[
-        float, typer.Option(help="Dollars for a core and an hour.")
-    ] = model.Prices().core_hour,
+    runs_per_second: Annotated[float, _number("Runs started a second, bursts apart.")],
+    burst: Annotated[int, typer.Option(min=0, max=_MOST, help="Runs due at one instant.")] = 0,
+    window: Annotated[
+        int, typer.Option(min=1, max=_MOST, help="Seconds over which a burst is spread.")
+    ] = 300,
+    runs_per_day: Annotated[
+        int | None, typer.Option(min=0, max=_MOST, help="In all; else the steady rate's.")
+    ] = None,
+    long_jobs: Annotated[int, typer.Option(min=0, max=_MOST, help="Running at once, with heartbeats.")] = 0,
+    zones: Annotated[int, typer.Option(min=1, max=100, help="Losing one must leave enough.")] = 3,
+    kept_days: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Days that runs stay in the database.")
+    ] = 30,
+    core_hour: Annotated[float, _number("Dollars for a core and an hour.")] = model.Prices().core_hour,
     gb_month: Annotated[
-        float, typer.Option(help="Dollars for a gigabyte and a month.")
+        float, _number("Dollars for a gigabyte and a month.")
     ] = model.Prices().storage_gb_month,
     shares: Annotated[
         str | None, typer.Option(help="Of the load, by region: 60,25,15. Adds what losing one takes.")
     ] = None,
-    policy: Annotated[str, typer.Option(help="Region policy of the runs, with --shares.")] = "HOME_ASYNC",
+    policy: Annotated[
+        str | None, typer.Option(help="Region policy of the runs, with --shares. HOME_ASYNC, if absent.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """What cells need for a workload, from figures that were measured. Needs no address and no key."""
+    if policy is not None and policy not in regions.COPIES:
+        raise typer.BadParameter(f"one of {', '.join(regions.COPIES)}", param_hint="--policy")
+    if policy is not None and shares is None:
+        raise typer.BadParameter("changes only what --shares adds: give both", param_hint="--policy")
     work = model.Workload(
         background_per_second=runs_per_second,
         burst_runs=burst,
@@ -51,6 +79,11 @@ def capacity(
         runs_per_day=runs_per_day,
         long_jobs=long_jobs,
     )
+    at_peak = math.ceil(work.peak_per_second * model.DAY_SECONDS)
+    if runs_per_day is not None and runs_per_day > at_peak:
+        raise typer.BadParameter(
+            f"{runs_per_day:,} is more than a whole day at the peak, {at_peak:,}", param_hint="--runs-per-day"
+        )
     prices = model.Prices(core_hour=core_hour, storage_gb_month=gb_month)
     measured = model.Measured()
     needed = model.cells(work, measured, prices, zones=zones, kept_days=kept_days)
@@ -62,7 +95,7 @@ def capacity(
         "measured": measured.as_of,
     }
     if shares is not None:
-        figures["regions"] = _regions(work, measured, _shares(shares), policy)
+        figures["regions"] = _regions(work, measured, _shares(shares), policy or "HOME_ASYNC")
     if as_json:
         print(json.dumps(figures))
         return
@@ -75,8 +108,6 @@ def _regions(
     work: model.Workload, measured: model.Measured, shares: tuple[float, ...], policy: str
 ) -> dict[str, Any]:
     """The load over regions: what is kept ready, what a lost one takes, what replication costs."""
-    if policy not in regions.COPIES:
-        raise typer.BadParameter(f"one of {', '.join(regions.COPIES)}", param_hint="--policy")
     average = work.runs_a_day / model.DAY_SECONDS
     lost = regions.failover(average * max(shares), survivors=max(1, len(shares) - 1))
     copies = regions.spread(average, policy, measured, regions.Transfer())
@@ -92,16 +123,17 @@ def _regions(
 
 
 def build_or_buy(
-    runs_month: Annotated[float, typer.Option(help="Job runs a month.")],
-    steps_month: Annotated[float, typer.Option(help="Workflow steps a month.")] = 0.0,
-    run_million: Annotated[float, typer.Option(help="Dollars that a million runs cost here.")] = 4.47,
-    step_million: Annotated[float, typer.Option(help="Dollars that a million steps cost here.")] = 9.0,
-    team_month: Annotated[float, typer.Option(help="Dollars a month for those who run it.")] = 0.0,
+    runs_month: Annotated[float, _number("Job runs a month.")],
+    steps_month: Annotated[float, _number("Workflow steps a month.")] = 0.0,
+    run_million: Annotated[float, _number("Dollars that a million runs cost here.")] = 4.47,
+    step_million: Annotated[float, _number("Dollars that a million steps cost here.")] = 9.0,
+    team_month: Annotated[float, _number("Dollars a month for those who run it.")] = 0.0,
     scheduler_million: Annotated[
-        float, typer.Option(help="EventBridge Scheduler: dollars a million invocations.")
+        float, _number("EventBridge Scheduler: dollars a million invocations.")
     ] = regions.Offers().scheduler_million,
     transitions_million: Annotated[
-        float, typer.Option(help="Step Functions Standard: dollars a million state transitions.")
+        float,
+        _number("Step Functions Standard: dollars a million state transitions."),
     ] = regions.Offers().transitions_million,
     as_of: Annotated[str, typer.Option(help="Of the prices given.")] = regions.Offers().as_of,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,

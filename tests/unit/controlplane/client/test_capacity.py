@@ -128,3 +128,24 @@ def test_the_command_needs_no_key() -> None:
     assert found["cells"] == 1
     shown = CliRunner().invoke(app, asked[:-1])
     assert "peak runs per second" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ["--runs-per-second", "-5"],
+        ["--runs-per-second", "nan"],
+        ["--runs-per-second", "inf"],
+        ["--runs-per-second", "1", "--burst", "-1"],
+        ["--runs-per-second", "1", "--kept-days", "-3"],
+        ["--runs-per-second", "1", "--core-hour", "-1"],
+        ["--runs-per-second", "1", "--runs-per-day", "86401"],
+        ["--runs-per-second", "1", "--policy", "STRICT"],
+        ["--runs-per-second", "1", "--shares", "100"],
+        ["--runs-per-second", "1", "--shares", "60,nan"],
+    ],
+)
+def test_what_cannot_be_planned_with_is_refused_by_name(odd: list[str]) -> None:
+    answer = CliRunner().invoke(app, ["capacity", *odd])
+    assert answer.exit_code == 2
+    assert odd[-2] in answer.output
