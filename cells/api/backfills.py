@@ -10,7 +10,7 @@ from fastapi import Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from cells.api import documents, pagination, shapes
+from cells.api import documents, idempotency, pagination, shapes
 from cells.api.finding import JobId, found_job, job_id_of
 from cells.api.problems import Problem, body_fault, conflict, invalid, not_found, schedule_faults
 from cells.api.queries import Page
@@ -57,9 +57,10 @@ class BackfillQuery(Page):
     Rule(scope=Scope.JOBS_TRIGGER, writes=True),
     answers={
         200: ("What would run; nothing was started.", shapes.BackfillPlan),
-        202: ("The backfill has begun.", shapes.Backfill),
+        202: ("The backfill has begun, or had under this Idempotency-Key.", shapes.Backfill),
     },
     problems=(404, 409),
+    idempotent=True,
 )
 async def backfill_job(call: Call, job_id: JobId, body: BackfillIn) -> Response:
     """Run the occurrences of a past stretch that did not run.
@@ -69,8 +70,21 @@ async def backfill_job(call: Call, job_id: JobId, body: BackfillIn) -> Response:
     given pace; a job whose overlap policy is not ALLOW runs one after the other. At most 10,000
     occurrences at a time.
     """
+    route = f"POST /v1/jobs/{job_id}:backfill"
+    key = idempotency.read_key(call.header(b"idempotency-key"))
+    with call.services.in_flight.hold(call.tenant_id, route, key):
+        return await _begin(call, job_id, body, route, key)
+
+
+async def _begin(call: Call, job_id: str, body: BackfillIn, route: str, key: str | None) -> Response:
     services = call.services
     row = await found_job(call, job_id_of(job_id))
+    backfill_id = services.fresh_id()
+    if key is not None:
+        # The same for each retry; a dry run makes none.
+        backfill_id = idempotency.job_id_for(call.tenant_id, route, key, call.raw_body)
+        if (known := await services.store.get_backfill(call.tenant_id, backfill_id)) is not None:
+            return _begun(known)
     now = services.now()
     # What is not kept here any more could run a second time; a day is left for the backfill itself.
     reach = min(_FURTHEST_DAYS, services.settings.runs_kept_days - 1)
@@ -109,7 +123,7 @@ async def backfill_job(call: Call, job_id: JobId, body: BackfillIn) -> Response:
         raise invalid([body_fault("/from", "the schedule has no occurrence between from and until")])
     started = await services.store.start_backfill(
         call.fence,
-        backfill_id=services.fresh_id(),
+        backfill_id=backfill_id,
         job=row,
         from_at=since,
         until_at=until,
@@ -118,7 +132,11 @@ async def backfill_job(call: Call, job_id: JobId, body: BackfillIn) -> Response:
         actor=call.caller.actor,
         host_id=services.host.host_id,
     )
-    document = _document(started)
+    return _begun(started)
+
+
+def _begun(row: BackfillRow) -> Response:
+    document = _document(row)
     return answer(document, 202, {"Location": f"/v1/backfills/{document['backfill_id']}"})
 
 

@@ -157,7 +157,7 @@ class DelaysQuery(Query):
     """Of which time."""
 
     since: Moment | None = Field(default=None, description="A day ago, if absent.")
-    until: Moment | None = Field(default=None, description="Now, if absent.")
+    until: Moment | None = Field(default=None, description="The end of this minute, if absent.")
 
 
 class HealthQuery(Query):

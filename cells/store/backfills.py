@@ -56,7 +56,7 @@ class Backfills(StoreBase):
         actor: str,
         host_id: int,
     ) -> BackfillRow:
-        """Begin one."""
+        """Begin one, unless it was begun under this id."""
         tenant = fence.tenant_id
         parameters = {
             "tenant": tenant,
@@ -69,10 +69,11 @@ class Backfills(StoreBase):
             "actor": actor,
         }
         async with self._write(fence, host_id) as (connection, entry):
-            await run(connection, "backfill_insert", parameters)
-            entry.intent(tenant, "backfill.start", backfill_id.hex, 0, total)
+            begins = await fetch_one(connection, "backfill_insert", parameters)
             row = _row(tenant, await fetch_row(connection, "backfill_get", parameters))
-            _tell(entry, "backfill.started", row, actor)
+            if begins is not None:
+                entry.intent(tenant, "backfill.start", backfill_id.hex, 0, total)
+                _tell(entry, "backfill.started", row, actor)
             return row
 
     async def get_backfill(self, tenant_id: uuid.UUID, backfill_id: uuid.UUID) -> BackfillRow | None:

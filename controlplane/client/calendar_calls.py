@@ -155,7 +155,12 @@ def plan_backfill(
 
 
 def backfill_job(
-    job_id: str, *, since: datetime | str, until: datetime | str, max_per_second: int | None = None
+    job_id: str,
+    *,
+    since: datetime | str,
+    until: datetime | str,
+    max_per_second: int | None = None,
+    idempotency_key: str | None = None,
 ) -> Call[Backfill]:
     """Run the occurrences of a past stretch that did not run. None runs twice."""
     return Call(
@@ -163,6 +168,8 @@ def backfill_job(
         path=path("/v1/jobs/{id}", id=job_id) + ":backfill",
         read=reads(Backfill),
         body=_backfill_body(since, until, max_per_second, dry_run=False),
+        keyed=True,
+        idempotency_key=idempotency_key,
     )
 
 

@@ -7,9 +7,10 @@ WHERE tenant_id = %(tenant)s AND parent_id = %(job)s AND scheduled_for >= %(from
   AND ordinal = 0;
 
 -- name: backfill_insert
--- A stretch of a job's past (tenant_id, job) begins to be run.
+-- A stretch of a job's past (tenant_id, job) begins to be run. No row: it has begun under this id.
 INSERT INTO backfills (tenant_id, backfill_id, job_id, from_at, until_at, cursor_at, total, max_per_second, created_by)
-VALUES (%(tenant)s, %(backfill)s, %(job)s, %(from)s, %(until)s, %(from)s, %(total)s, %(rate)s, %(actor)s);
+VALUES (%(tenant)s, %(backfill)s, %(job)s, %(from)s, %(until)s, %(from)s, %(total)s, %(rate)s, %(actor)s)
+ON CONFLICT DO NOTHING RETURNING true;
 
 -- name: backfill_get
 -- One backfill (tenant_id, backfill).

@@ -155,6 +155,10 @@ def preview_table(preview: Preview, now: datetime) -> RenderableType:
 
 def ledger_table(found: Occurrences, now: datetime) -> RenderableType:
     """Coming and past occurrences of a job, the farthest future first: one line of time."""
+    if not found.next and not found.past:
+        status = found.document.get("status", "SCHEDULED")
+        waits = "--next shows the coming ones" if status == "SCHEDULED" else f"the job is {status}"
+        return f"No occurrence has become due in this time; {waits}."
     made = table("scheduled", "in its zone", "verdict", "late", "what", right=("late",))
     for coming in reversed(found.next):
         made.add_row(moment(coming.at, now), _text(coming.local), "coming", "", escape(coming.note or ""))

@@ -205,3 +205,21 @@ async def test_pages(running: Cell) -> None:
                   f"{path}/occurrences?from={job['next_run_at']}&until={job['next_run_at']}",
                   f"{path}/occurrences?count=101"):  # fmt: skip
         await api.problem("GET", wrong, status=422, code="INVALID")
+
+
+async def test_a_backfill_that_is_asked_for_twice_under_one_key_is_one(running: Cell) -> None:
+    api = running.api
+    await api.target(target_id=TARGET)
+    now = datetime.now(UTC)
+    job = await api.job(TARGET, schedule=HOURLY | {"start_at": "2026-01-01T00:00:00Z"})
+    path = f"/v1/jobs/{job['job_id']}:backfill"
+    stretch = {"from": shown(now - timedelta(hours=3)), "until": shown(now)}
+    keyed = {"Idempotency-Key": "again"}
+    first = await api.ok("POST", path, stretch, status=202, headers=keyed)
+    assert (await api.ok("POST", path, stretch, status=202, headers=keyed))["backfill_id"] == first[
+        "backfill_id"
+    ]
+    other = await api.ok("POST", path, stretch, status=202)
+    assert other["backfill_id"] != first["backfill_id"]
+    listed = await api.get(f"/v1/backfills?job_id={job['job_id']}")
+    assert len(listed["items"]) == 2
