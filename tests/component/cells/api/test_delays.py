@@ -65,10 +65,10 @@ async def test_a_period_is_told_part_by_part(running: Cell) -> None:
     assert told["crowded_minutes"][0]["others_ms"] == parts["others"]
     assert (parts["retries"], parts["quota"], parts["workers"]) == (0, 0, 0)
 
-    # The tenant itself is told in halves, where few ran, and the same again for a minute.
+    # The tenant itself is told coarsely, and the same again for a minute.
     mine = await running.api.get(f"/v1/delays?{DAY}")
-    assert (mine["waited_ms"], mine["crowded_minutes"][0]["others_share"]) == (told["waited_ms"], None)
-    assert _parts(mine)["own_queue"] == 0
+    assert mine["waited_ms"] == told["waited_ms"]
+    assert mine["crowded_minutes"][0]["others_share"] in (None, 50, 60, 70, 80, 90, 100)
     await _ran(running, 1)
     assert await running.api.get(f"/v1/delays?{DAY}") == mine
 

@@ -117,7 +117,7 @@ async def test_low_work_waits_for_the_budget(running: Cell) -> None:
     """And says so: what has no run yet, what is due, and what workers poll for; all else goes on."""
     api = running.api
     await api.target(target_id=TARGET)
-    start = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+    start = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=20)
     hourly = HOURLY | {"start_at": shown(start)}
     paths = {}
     for priority in ("LOW", "DEFAULT"):
