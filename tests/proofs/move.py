@@ -65,7 +65,8 @@ def move_was_made(found: dict[str, Any]) -> bool:
 class Mover:
     """A tenant that works while it is moved, and what became of its runs."""
 
-    def __init__(self, stack: Stack, target: Recorder) -> None:
+    def __init__(self, stack: Stack, target: Recorder, *, promised: int = 2000) -> None:
+        """A tenant with so many runs a second promised, which both cells must have room for."""
         self.stack, self.target = stack, target
         info = stack.info
         self.source, self.destination = list(info["cells"])[:2]
@@ -79,7 +80,7 @@ class Mover:
                 "name": "Mover",
                 "cell": self.source,
                 "quotas": {
-                    "job_runs_per_second": 2000,
+                    "job_runs_per_second": promised,
                     "api_requests_per_second": 10_000,
                     "pending_timers": 20_000_000,
                 },

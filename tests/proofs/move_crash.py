@@ -23,6 +23,8 @@ CASES = tuple((state, victim) for state in STATES for victim in VICTIMS)
 #: Until a move has come through a crash.
 _HEALED_SECONDS = 180
 _RUNS_PER_SECOND = 5
+#: What each case's tenant is promised: all of them end in one cell, which the other must be able to replace.
+_PROMISED = 50
 _SETTLED = ("CLEANUP", "DONE", "ABORTED")
 
 
@@ -79,7 +81,7 @@ def _at(stack: Stack, move: str, state: str) -> str:
 
 
 def _begun(stack: Stack, target: Recorder, jobs: int) -> tuple[Mover, str]:
-    mover = Mover(stack, target)
+    mover = Mover(stack, target, promised=_PROMISED)
     mover.fill(jobs)
     mover.busy(_RUNS_PER_SECOND)
     return mover, mover.start()
