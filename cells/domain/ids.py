@@ -8,6 +8,7 @@ holds its rows, so that a request about it can be sent there without asking anyo
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +16,8 @@ import msgspec
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_VALUE = {c: i for i, c in enumerate(_ALPHABET)}
+_TO_BASE_32 = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")
+_DIGITS = re.compile(f"[0-7][{_ALPHABET}]{{25}}")
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 #: What of an id is not free: the version, the store right behind it, the variant.
 _FREE = (1 << 128) - 1 & ~(0xF << 76) & ~(0xFF << 68) & ~(0x3 << 62)
@@ -47,15 +49,14 @@ def encode(prefix: str, value: uuid.UUID) -> str:
 def decode(prefix: str, text: str) -> uuid.UUID | None:
     """The uuid behind a TypeID, or None if the text is no TypeID with that prefix."""
     head, _, digits = text.rpartition("_")
-    if head != prefix or len(digits) != 26 or digits[0] > "7":
+    if head != prefix or _DIGITS.fullmatch(digits) is None:
         return None
-    n = 0
-    for c in digits:
-        v = _VALUE.get(c)
-        if v is None:
-            return None
-        n = n << 5 | v
-    return uuid.UUID(int=n)
+    return _value(digits)
+
+
+def _value(digits: str) -> uuid.UUID:
+    """Of 26 digits of the alphabet: read as Python's own base 32, whose digits follow each other."""
+    return uuid.UUID(int=int(digits.translate(_TO_BASE_32), 32))
 
 
 def _uuid8(raw: bytes, store: int) -> uuid.UUID:
@@ -126,28 +127,31 @@ def run_id(key: RunKey) -> str:
     A job's is also the idempotency key that the target sees.
     """
     prefix = WORKFLOW_RUN if is_workflow_run(key.parent_id) else JOB
-    text = f"{encode(prefix, key.parent_id)}:{key.scheduled_for:%Y-%m-%dT%H:%M:%SZ}"
+    text = f"{encode(prefix, key.parent_id)}:{key.scheduled_for.isoformat()[:19]}Z"
     return f"{text}:{key.ordinal}" if key.ordinal else text
 
 
+_RUN_ID = re.compile(
+    f"({JOB}|{WORKFLOW_RUN})_([0-7][{_ALPHABET}]{{25}})"
+    r":([1-9]\d{3})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z(?::(-?[1-9]\d{0,9}))?",
+    re.ASCII,
+)
+
+
 def parse_run_id(text: str) -> RunKey | None:
-    """The key a run id names, or None if it is none."""
-    head, _, rest = text.partition(":")
-    parent = decode(WORKFLOW_RUN if head.startswith(WORKFLOW_RUN) else JOB, head)
-    if parent is None or len(rest) < 20 or not rest.isascii():
+    """The key a run id names, or None if it is none. Only what `run_id` writes is one."""
+    found = _RUN_ID.fullmatch(text)
+    if found is None:
         return None
-    instant, tail = rest[:20], rest[20:]
+    prefix, digits, year, month, day, hour, minute, second, tail = found.groups()
+    parent = _value(digits)
+    if is_workflow_run(parent) is not (prefix == WORKFLOW_RUN):
+        return None
+    ordinal = int(tail) if tail else 0
+    if not -(2**31) <= ordinal < 2**31:
+        return None
     try:
-        at = datetime.strptime(instant, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        at = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC)
     except ValueError:
         return None
-    ordinal = 0
-    if tail:
-        digits = tail[1:].removeprefix("-")
-        if tail[0] != ":" or not digits.isdigit() or digits[0] == "0" or len(digits) > 10:
-            return None
-        ordinal = int(tail[1:])
-        if not -(2**31) <= ordinal < 2**31:
-            return None
-    key = RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal)
-    return key if run_id(key) == text else None
+    return RunKey(parent_id=parent, scheduled_for=at, ordinal=ordinal)

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 
 from cells.domain.ids import RunKey
 from cells.domain.job import Priority
@@ -41,6 +42,8 @@ from cells.store.pulled_rows import pulled_run, readable, taken_columns
 
 log = logger(__name__)
 
+#: Tenant, parent, instant, ordinal, epoch: one order of claims for all who lock several.
+_Place = tuple[int, int, datetime, int, int]
 #: What one goodbye gives back at once; the rest is found by the reaper.
 _GOODBYE_LIMIT = 1000
 #: How often a poll looks behind parked tasks, before it waits like one that found none.
@@ -195,13 +198,12 @@ class Pulls(Completions):
 
     async def heartbeat(self, beats: Sequence[Beat], *, host_id: int) -> Sequence[Extended | None]:
         """See `pulling.PullStore.heartbeat`."""
-        extended: list[Extended | None] = [None] * len(beats)
         if not beats:
-            return extended
+            return []
         # A beat may be there twice (a repeat in the same batch): both are told what the claim's one did.
-        merged: dict[tuple[int, int, float, int, int], Beat] = {}
-        for beat in beats:
-            place = _place(beat.held)
+        places = [_place(beat.held) for beat in beats]
+        merged: dict[_Place, Beat] = {}
+        for place, beat in zip(places, beats, strict=True):
             if beat.progress is not None or place not in merged:
                 merged[place] = beat
         # One order for all who lock several.
@@ -216,13 +218,13 @@ class Pulls(Completions):
                 },
             )
             if not rows:
-                return extended
+                return [None] * len(beats)
             told = {
                 order[i - 1]: Extended(lease_expires_at=until, lease_ms=lease_ms, cancel_requested=cancel)
                 for i, until, lease_ms, cancel in rows
             }
             await self._journal.append(connection, host_id, Entry())
-        return [told.get(_place(beat.held)) for beat in beats]
+        return [told.get(place) for place in places]
 
     async def pulled_runs(self, wanted: Sequence[Held]) -> Sequence[PulledRun | None]:
         """See `pulling.PullStore.pulled_runs`."""
@@ -268,9 +270,9 @@ async def _shut(connection: Connection, queues: Sequence[QueueId]) -> list[tuple
     ]
 
 
-def _place(held: Held) -> tuple[int, int, float, int, int]:
+def _place(held: Held) -> _Place:
     key = held.key
-    return held.tenant_id.int, key.parent_id.int, key.scheduled_for.timestamp(), key.ordinal, held.epoch
+    return held.tenant_id.int, key.parent_id.int, key.scheduled_for, key.ordinal, held.epoch
 
 
 def _text(progress: bytes | None) -> str | None:

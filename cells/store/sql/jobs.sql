@@ -162,8 +162,8 @@ WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND scheduled_for = %(at
 -- name: run_get
 -- One run (tenant_id, parent, instant, ordinal).
 SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
-       lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
-       http_status, reason, skipped, attempts::text, worker, heartbeat_at, progress::text
+       lease_end(lease_expires_at, heartbeat_at, lease_ms), due_at, released_at, claimed_at, started_at, finished_at,
+       cancel_requested, target_id, http_status, reason, skipped, attempts::text, worker, heartbeat_at, progress::text
 FROM runs
 WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND scheduled_for = %(at)s AND ordinal = %(ordinal)s;
 
@@ -174,8 +174,8 @@ SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch,
        lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
        http_status, reason, skipped, attempts::text, worker, heartbeat_at, progress::text
 FROM (SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
-             lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
-             http_status, reason, skipped, attempts, worker, heartbeat_at, progress
+             lease_end(lease_expires_at, heartbeat_at, lease_ms) AS lease_expires_at, due_at, released_at, claimed_at, started_at,
+             finished_at, cancel_requested, target_id, http_status, reason, skipped, attempts, worker, heartbeat_at, progress
       FROM runs
       WHERE tenant_id = %(tenant)s
         AND scheduled_for >= coalesce(%(from)s::timestamptz, '-infinity')
@@ -208,8 +208,8 @@ SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch,
        lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
        http_status, reason, skipped, attempts::text, worker, heartbeat_at, progress::text
 FROM (SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
-             lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
-             http_status, reason, skipped, attempts, worker, heartbeat_at, progress
+             lease_end(lease_expires_at, heartbeat_at, lease_ms) AS lease_expires_at, due_at, released_at, claimed_at, started_at,
+             finished_at, cancel_requested, target_id, http_status, reason, skipped, attempts, worker, heartbeat_at, progress
       FROM runs
       WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s
         AND scheduled_for >= coalesce(%(from)s::timestamptz, '-infinity')
@@ -239,8 +239,8 @@ ORDER BY scheduled_for DESC, ordinal DESC OFFSET %(looks)s - 1 LIMIT 1;
 SELECT r.*
 FROM unnest(%(jobs)s::uuid[]) AS j (job_id) CROSS JOIN LATERAL (
     SELECT parent_id, scheduled_for, ordinal, kind, state, priority, version, epoch, series, attempt, timer_at,
-           lease_expires_at, due_at, released_at, claimed_at, started_at, finished_at, cancel_requested, target_id,
-           http_status, reason, skipped, attempts::text, worker, heartbeat_at, progress::text
+           lease_end(lease_expires_at, heartbeat_at, lease_ms), due_at, released_at, claimed_at, started_at, finished_at,
+           cancel_requested, target_id, http_status, reason, skipped, attempts::text, worker, heartbeat_at, progress::text
     FROM runs
     WHERE tenant_id = %(tenant)s AND parent_id = j.job_id AND kind = 0
       AND scheduled_for >= %(since)s AND scheduled_for < %(until)s

@@ -67,7 +67,8 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
   AND r.scheduled_for = c.scheduled_for AND r.ordinal = c.ordinal;
 
 -- name: pull_give_back
--- Claims given back undone (tenant_id, parent, instant, ordinal, epoch): READY, the attempt not counted.
+-- Claims given back undone (tenant_id, parent, instant, ordinal, epoch): READY, the attempt not counted. Pulled, as
+-- `pull_heartbeat` tells it.
 UPDATE runs r
 SET state = CASE WHEN r.cancel_requested THEN 'CANCELLED' ELSE 'READY' END,
     finished_at = CASE WHEN r.cancel_requested THEN clock_timestamp() END,
@@ -77,7 +78,7 @@ FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[
      tenants t
 WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
   AND r.scheduled_for = c.scheduled_for AND r.ordinal = c.ordinal
-  AND r.state = 'RUNNING' AND r.epoch = c.epoch AND r.task_queue IS NOT NULL
+  AND r.state = 'RUNNING' AND r.epoch = c.epoch AND r.host_id IS NULL AND r.lease_ms IS NOT NULL
   AND t.tenant_id = c.tenant_id AND t.state IN ('ACTIVE', 'BARRIER', 'SUSPENDED')
 RETURNING c.i::int, r.state, r.task_queue, (SELECT j.region_policy FROM jobs j
                                             WHERE j.tenant_id = r.tenant_id AND j.job_id = r.parent_id);
@@ -89,19 +90,22 @@ WHERE tenant_id = %(tenant)s AND task_queue = %(queue)s AND state = 'RUNNING' AN
 LIMIT %(limit)s;
 
 -- name: pull_heartbeat
--- Extends the leases of claims (tenant_id, parent, instant, ordinal, epoch) by their length; keeps progress.
+-- Extends the leases of claims (tenant_id, parent, instant, ordinal, epoch) by their length; keeps progress. The indexed
+-- end moves when less than half of the lease is left (`lease_end` tells the whole). That a run is pulled is told by its
+-- `lease_ms`: with its queue, the index of what a queue's workers hold would do, and be walked for every claim.
 UPDATE runs r
-SET lease_expires_at = clock_timestamp() + r.lease_ms * interval '1 millisecond', heartbeat_at = clock_timestamp(),
-    progress = coalesce(c.progress, r.progress)
+SET lease_expires_at = CASE WHEN r.lease_expires_at < clock_timestamp() + r.lease_ms * interval '0.5 milliseconds'
+                            THEN clock_timestamp() + r.lease_ms * interval '1 millisecond' ELSE r.lease_expires_at END,
+    heartbeat_at = clock_timestamp(), progress = coalesce(c.progress, r.progress)
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],
             %(epochs)s::bigint[], %(progress)s::text[]::jsonb[])
      WITH ORDINALITY AS c (tenant_id, parent_id, scheduled_for, ordinal, epoch, progress, i),
      tenants t
 WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
   AND r.scheduled_for = c.scheduled_for AND r.ordinal = c.ordinal
-  AND r.state = 'RUNNING' AND r.epoch = c.epoch AND r.task_queue IS NOT NULL
+  AND r.state = 'RUNNING' AND r.epoch = c.epoch AND r.host_id IS NULL AND r.lease_ms IS NOT NULL
   AND t.tenant_id = c.tenant_id AND t.state IN ('ACTIVE', 'BARRIER', 'SUSPENDED')
-RETURNING c.i::int, r.lease_expires_at, r.lease_ms, r.cancel_requested;
+RETURNING c.i::int, lease_end(r.lease_expires_at, r.heartbeat_at, r.lease_ms), r.lease_ms, r.cancel_requested;
 
 -- name: pull_runs
 -- Runs (tenant_id, parent, instant, ordinal) as their completion needs them.
@@ -169,7 +173,8 @@ ORDER BY w.last_seen_at DESC, w.worker_id LIMIT %(limit)s;
 
 -- name: pull_leases
 -- What is under way of a queue (tenant_id, task_queue), the oldest claim first.
-SELECT parent_id, scheduled_for, ordinal, worker, attempt, claimed_at, heartbeat_at, lease_expires_at, progress::text
+SELECT parent_id, scheduled_for, ordinal, worker, attempt, claimed_at, heartbeat_at,
+       lease_end(lease_expires_at, heartbeat_at, lease_ms), progress::text
 FROM runs WHERE tenant_id = %(tenant)s AND task_queue = %(queue)s AND state = 'RUNNING' AND task_queue IS NOT NULL
 ORDER BY claimed_at LIMIT %(limit)s;
 
@@ -215,7 +220,7 @@ SELECT count(*) FILTER (WHERE NOT over)::int, count(*) FILTER (WHERE over)::int,
            (SELECT w.last_seen_at FROM task_workers w ORDER BY w.last_seen_at DESC LIMIT 1)))::float8,
        min(lease_expires_at), clock_timestamp()
 FROM (SELECT r.lease_ms, r.heartbeat_at, r.lease_expires_at,
-             r.lease_expires_at < clock_timestamp() - interval '5 seconds' AS over
+             lease_end(r.lease_expires_at, r.heartbeat_at, r.lease_ms) < clock_timestamp() - interval '5 seconds' AS over
       FROM runs r JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
       WHERE r.host_id IS NULL AND r.lease_expires_at IS NOT NULL AND r.lease_expires_at >= %(since)s
         AND r.task_queue IS NOT NULL) AS leases;
@@ -225,6 +230,7 @@ FROM (SELECT r.lease_ms, r.heartbeat_at, r.lease_expires_at,
 SELECT r.tenant_id, r.task_queue, count(*)::int
 FROM runs r JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
 WHERE r.host_id IS NULL AND r.lease_expires_at < now() - interval '5 seconds'
+  AND lease_end(r.lease_expires_at, r.heartbeat_at, r.lease_ms) < now() - interval '5 seconds'
 GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 1000;
 
 -- name: pull_suspects
@@ -233,6 +239,7 @@ GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 1000;
 SELECT r.tenant_id, r.parent_id, r.scheduled_for, r.ordinal, r.epoch, coalesce(r.worker, '')
 FROM runs r JOIN tenants t ON t.tenant_id = r.tenant_id AND t.state = 'ACTIVE'
 WHERE r.host_id IS NULL AND r.lease_expires_at < now() - interval '5 seconds' AND r.lease_expires_at >= %(since)s
+  AND lease_end(r.lease_expires_at, r.heartbeat_at, r.lease_ms) < now() - interval '5 seconds'
 ORDER BY r.lease_expires_at LIMIT %(limit)s;
 
 -- name: purge_workers
