@@ -16,6 +16,7 @@ from typing import Any
 
 from prometheus_client import Histogram
 
+from cells.api.handed_out import HandedOut
 from cells.observability.logs import logger
 from cells.ports import Queue, Retryable, Store, Terminal
 from cells.pulling import Held, Poller, PulledTask, QueueId, WorkerSeen
@@ -46,11 +47,19 @@ class _Waiting:
 class Desk:
     """Hands tasks to pollers. `close` answers all of them with nothing."""
 
-    def __init__(self, store: Store, queue: Queue, host_id: Callable[[], int], sizes: Histogram):
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue,
+        host_id: Callable[[], int],
+        sizes: Histogram,
+        handed_out: HandedOut,
+    ):
         self._store = store
         self._queue = queue
         self._host_id = host_id
         self._sizes = sizes
+        self._handed_out = handed_out
         self._waiting: dict[QueueId, list[_Waiting]] = {}
         self._hungry: dict[QueueId, None] = {}
         self._server: asyncio.Task[None] | None = None
@@ -97,6 +106,7 @@ class Desk:
         if gone.done():
             await self.give_back(tasks)
             return ()
+        self._handed_out.keep(tasks, poller.worker_id)
         return tasks
 
     async def give_back(self, tasks: Sequence[PulledTask]) -> None:

@@ -1,7 +1,7 @@
 """Endings that workers report, judged and written in batches.
 
-What a completion needs to know of its run is read first, without a lock: the write is conditional on
-the epoch, so whatever changes in between makes it change nothing.
+What a completion needs to know of its run is remembered from when its task was handed out, or read first,
+without a lock: the write is conditional on the epoch, so whatever changes in between makes it change nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from cells.api.feed import QueueFeed
+from cells.api.handed_out import HandedOut
 from cells.api.problems import Problem, conflict, not_found
 from cells.api.pulled import Ended, Ending, Outcome, ending_completion, said_before
 from cells.contract import ErrorCode
@@ -33,8 +35,16 @@ class Said:
 class Endings:
     """Writes batches of endings: the result of each, or the problem that it is."""
 
-    def __init__(self, store: Store, feed: QueueFeed, clock: Clock, host_id: Callable[[], int]):
+    def __init__(
+        self,
+        store: Store,
+        feed: QueueFeed,
+        clock: Clock,
+        host_id: Callable[[], int],
+        handed_out: HandedOut | None = None,
+    ):
         self._store = store
+        self._handed_out = handed_out if handed_out is not None else HandedOut()
         self._feed = feed
         self._clock = clock
         self._host_id = host_id
@@ -43,17 +53,17 @@ class Endings:
     async def write(self, said: Sequence[Said]) -> Sequence[Ended | Problem]:
         """All of them in one transaction, each by itself."""
         results: list[Ended | Problem] = [not_found("run")] * len(said)
-        runs = await self._store.pulled_runs([one.held for one in said])
+        runs = await self._runs(said)
         now_ms = self._clock.now_ms()
         writing: list[int] = []
         completions: list[Completion] = []
         again: list[int] = []
-        claimed: set[tuple[int, int, float, int]] = set()
+        claimed: set[tuple[int, int, datetime, int]] = set()
         for n, (one, run) in enumerate(zip(said, runs, strict=True)):
             if run is None:
                 continue
             key = one.held.key
-            place = (one.held.tenant_id.int, key.parent_id.int, key.scheduled_for.timestamp(), key.ordinal)
+            place = (one.held.tenant_id.int, key.parent_id.int, key.scheduled_for, key.ordinal)
             if run.state is not RunState.RUNNING or run.claim.epoch != one.held.epoch or place in claimed:
                 again.append(n)
             elif one.ending.outcome is Outcome.CANCELLED and not run.cancel_requested:
@@ -83,6 +93,20 @@ class Endings:
             for n, run in zip(again, fresh, strict=True):
                 results[n] = _repeated(said[n], run)
         return results
+
+    async def _runs(self, said: Sequence[Said]) -> list[PulledRun | None]:
+        """Those that are known; the others, and those of which a cancel is said to have been asked for, are
+        read."""
+        runs: list[PulledRun | None] = [
+            self._handed_out.take(one.held) if one.ending.outcome is not Outcome.CANCELLED else None
+            for one in said
+        ]
+        unknown = [n for n, run in enumerate(runs) if run is None]
+        if unknown:
+            read = await self._store.pulled_runs([said[n].held for n in unknown])
+            for n, run in zip(unknown, read, strict=True):
+                runs[n] = run
+        return runs
 
 
 def _repeated(said: Said, run: PulledRun | None) -> Ended | Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from cells.domain.callbacks import Notify
 from cells.domain.job import Delivery
@@ -53,8 +54,9 @@ def _instant(ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=ms)
 
 
+@lru_cache(maxsize=1024)
 def _text(ms: int) -> str:
-    return f"{_instant(ms):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    return f"{_instant(ms).isoformat()[:19]}.{ms % 1000:03d}Z"
 
 
 def ending_completion(run: PulledRun, ending: Ending, *, finished_ms: int, rand: float) -> Completion:

@@ -14,6 +14,7 @@ from cells.api.desk import Desk
 from cells.api.endings import Ended, Endings, Said
 from cells.api.feed import QueueFeed
 from cells.api.group_commit import GroupCommit
+from cells.api.handed_out import HandedOut
 from cells.api.idempotency import InFlight
 from cells.api.known_definitions import KnownDefinitions
 from cells.api.known_targets import KnownTargets
@@ -92,11 +93,13 @@ class Services:
         self.answers = metrics.counter(
             "cell_api_answers_total", "Answers by status", ("route", "method", "status")
         )
+        handed_out = HandedOut()
         self.desk = Desk(
             store,
             queue,
             lambda: host.host_id,
             metrics.histogram("cell_api_poll_tasks", "Tasks handed out by one look", buckets=SIZE_BUCKETS),
+            handed_out,
         )
         self.heartbeats: GroupCommit[Beat, Extended | None] = GroupCommit(
             lambda beats: store.heartbeat(beats, host_id=host.host_id),
@@ -128,7 +131,7 @@ class Services:
             )
         )
         self.endings: GroupCommit[Said, Ended | Problem] = GroupCommit(
-            Endings(store, self.feed, clock, lambda: host.host_id).write,
+            Endings(store, self.feed, clock, lambda: host.host_id, handed_out).write,
             most=_ENDINGS,
             sizes=metrics.histogram(
                 "cell_api_complete_batch", "Endings in one group commit", buckets=SIZE_BUCKETS
