@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 
 import pytest
@@ -11,7 +10,6 @@ from cells.domain.job import TargetRef, TargetType
 from cells.domain.run import RunState
 from cells.ports import Completion, Fence, LeaseLost
 from cells.pulling import Beat, Held, Poller, PulledTask
-from cells.store.queries import QUERIES
 from tests.component.cells.store.world import World, completion, member_of, new_job, once, seconds_ago
 
 pytestmark = pytest.mark.asyncio
@@ -134,25 +132,3 @@ async def test_a_beat_extends_the_lease_and_moves_its_stored_end_when_that_is_ne
     assert (await world.store.reap_pulled(host_id=world.host_id, limit=10)).taken == 1
     (told,) = await world.store.heartbeat([Beat(held=held(task))], host_id=world.host_id)
     assert told is None
-
-
-@pytest.mark.parametrize(
-    "name", ["pull_heartbeat", "pull_give_back", "complete_runs", "pull_take", "pull_runs"]
-)
-async def test_claims_are_found_by_their_keys_whatever_was_analyzed(world: World, name: str) -> None:
-    """An index of what is under way looks empty to an ANALYZE that comes when nothing is; a plan that walks
-    it for each claim of a batch would be kept."""
-    await tasks_of(world, world.a, 1)
-    await world.sql.execute(b"VACUUM (ANALYZE) runs")
-    numbers: dict[str, int] = {}
-
-    def number(found: re.Match[str]) -> str:
-        return f"${numbers.setdefault(found[1], len(numbers) + 1)}"
-
-    statement = re.sub(r"%\((\w+)\)s", number, QUERIES[name].decode())
-    async with world.store._database.transaction() as connection:
-        cursor = await connection.execute(f"EXPLAIN (GENERIC_PLAN) {statement}".encode(), prepare=False)
-        plan = [line for (line,) in await cursor.fetchall()]
-    used = {found[1] for line in plan if (found := re.search(r"Index Scan using (runs_\w+) on runs", line))}
-    assert used
-    assert not {index for index in used if not index.endswith(("_pkey", "_ordinal_idx"))}
