@@ -41,6 +41,7 @@ from cells.observability.traces import traces_from
 from cells.ops import Readiness, in_front, ops_app
 from cells.passive import first_of, until_primary
 from cells.ports import Clock, Retryable, Terminal
+from cells.returning.service import Returning
 from cells.scratch import Scratch, forget_the_dead
 from cells.secrets import SealedBox
 from cells.serving import HttpServer
@@ -207,6 +208,7 @@ class Process:
             yield "operations", lambda: Operations(store, queue, host, clock, metrics)
             kept = timedelta(days=settings.runs_kept_days)
             yield "rescheduling", lambda: Rescheduling(store, queue, host, clock, metrics, kept=kept)
+            yield "returning", lambda: Returning(store, queue, clock, metrics, host_id=lambda: host.host_id)
             yield "upkeep", lambda: Upkeep(store, metrics)
             yield "vitals", lambda: VitalSigns(store, metrics)
         if "lake" in roles and self.lake is not None:

@@ -14,6 +14,7 @@ from cells.domain.ids import RunKey
 from cells.domain.job import Priority
 from cells.domain.run import RunState
 from cells.records import Member, RunRow
+from cells.returns import ReturnStore
 
 #: Runs that a page of a list looks at, at most, for those that fit its filters.
 RUNS_LOOKED_AT = 20_000
@@ -89,7 +90,7 @@ class MetersLeft:
     unshipped: int  # sealed meters that nobody has acknowledged, to 10,000
 
 
-class InsightStore(Protocol):
+class InsightStore(ReturnStore, Protocol):
     """Runs, statistics, dead letters, what is to come."""
 
     async def list_runs(

@@ -316,6 +316,7 @@ UNFOLD = {
                     {"title": "Moves", "icon": "swap_horiz", "link": reverse_lazy("operators:moves")},
                     {"title": "Placements", "icon": "pin_drop", "link": reverse_lazy("operators:placements")},
                     {"title": "Ownership", "icon": "key", "link": reverse_lazy("operators:ownership")},
+                    {"title": "Returns", "icon": "undo", "link": reverse_lazy("operators:returns")},
                     {
                         "title": "Notifications",
                         "icon": "notifications",

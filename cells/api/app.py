@@ -33,6 +33,7 @@ from cells.api import (
     problems,
     reconciling,
     redrives,
+    returned,
     runs,
     schedules,
     selections,
@@ -74,7 +75,7 @@ _RESOURCES = (
         herd,
         events,
     ),
-    *(reconciling, workflows, workflow_changes, definitions, definition_checks),
+    *(reconciling, returned, workflows, workflow_changes, definitions, definition_checks),
     *(internal, usage, lengthening, telling, moves),
 )
 

@@ -46,6 +46,7 @@ _TAGS = {
     "Workflows": "Steps in their order, that survive any crash.",
     "Workflow definitions": "What workflows do, version by version.",
     "Events": "What people should hear of.",
+    "Regions": "What came back with a region that was lost.",
 }
 
 

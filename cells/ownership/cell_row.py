@@ -98,9 +98,9 @@ class CellRow:
             if connection.execute(_SQL["close"], {"epoch": epoch}).fetchone() is None:
                 raise RowSuperseded(f"the database is not under epoch {epoch}")
 
-    def settle(self, epochs: Mapping[uuid.UUID, int]) -> Settled:
+    def settle(self, epochs: Mapping[uuid.UUID, int], *, lost: str) -> Settled:
         """Before the first lease of a new owner: `epochs` are all tenants whose rows name this cell, claimed
-        under new epochs."""
+        under new epochs. What executors of the `lost` region held is noted: it may be called again."""
         with self._connected(statement_ms=120_000) as connection, connection.transaction():
             tenants: Collection[uuid.UUID] = list(epochs)
             adopted = connection.execute(
@@ -108,4 +108,6 @@ class CellRow:
             ).rowcount
             gone = connection.execute(_SQL["abandon_tenants"], {"tenants": tenants}).fetchall()
             fresh = connection.execute(_SQL["fresh_leases"]).rowcount
+            if lost and connection.execute(_SQL["note_possible"]).fetchone() == (True,):
+                connection.execute(_SQL["note_under_way"], {"region": lost})
         return Settled(adopted=adopted, abandoned=tuple(row[0] for row in gone), fresh_leases=fresh)

@@ -46,7 +46,7 @@ class TailRow:
 
 def tail_of(own_url: str, *, owner_url: str, epoch: int) -> list[TailRow]:
     """The rows that the cluster at `own_url` has under epochs before `epoch` and the owner's lacks."""
-    with _connected(own_url) as own, _connected(owner_url) as owner:
+    with connected(own_url) as own, connected(owner_url) as owner:
         since = _one(owner, "tail_from", {"epoch": epoch})
         found: list[TailRow] = []
         page: list[TailRow] = []
@@ -77,7 +77,8 @@ def _one(connection: psycopg.Connection[tuple[Any, ...]], name: str, values: dic
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+def connected(url: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """One of the two databases, while a tail is read; `RowAway` where it does not answer."""
     try:
         with psycopg.connect(
             url, autocommit=True, connect_timeout=3, options="-c timezone=UTC -c statement_timeout=60000"

@@ -34,6 +34,7 @@ from cells.store.open_workflows import WorkflowsUnderWay
 from cells.store.operations import Operations
 from cells.store.pull import Pulls
 from cells.store.retiming import Retiming
+from cells.store.returned import Returned
 from cells.store.runs import Runs
 from cells.store.selections import Selections
 from cells.store.starting import Starting
@@ -93,6 +94,7 @@ class PostgresStore(
     Lake,
     WorkflowLake,
     WorkflowsUnderWay,
+    Returned,
 ):
     """One cell's truth. `open` before use, on a migrated database."""
 

@@ -18,6 +18,7 @@ KEPT = {
     "secrets": timedelta(days=1),
     "hosts": timedelta(days=30),
     "events": timedelta(days=30),
+    "reconciliation": timedelta(days=30),
     "lengthenings": timedelta(days=2),  # they reach a day ahead
     "workers": timedelta(days=7),
     "selections": timedelta(days=30),  # applied ones; the others until they expire

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.client import cell_calls
+from controlplane.client import cell_calls, returned_calls
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends, Pages, Resource, Sends
 
 
@@ -34,8 +34,9 @@ class Relocations(Resource):
 
 
 class Topology(Resource):
-    """`client.topology`: where tenants live and should, for operators' keys"""
+    """`client.topology`: where tenants live and should, for operators' keys; what came back with a region"""
 
+    reconciliation = Pages(returned_calls.reconciliation)  # of the key's tenant
     get = Sends(cell_calls.get_topology)
     register_region = Sends(cell_calls.register_region)
     suggestions = Sends(cell_calls.list_suggestions)
@@ -72,8 +73,9 @@ class AsyncRelocations(AsyncResource):
 
 
 class AsyncTopology(AsyncResource):
-    """`client.topology`: where tenants live and should, for operators' keys"""
+    """`client.topology`: where tenants live and should, for operators' keys; what came back with a region"""
 
+    reconciliation = AsyncPages(returned_calls.reconciliation)  # of the key's tenant
     get = AsyncSends(cell_calls.get_topology)
     register_region = AsyncSends(cell_calls.register_region)
     suggestions = AsyncSends(cell_calls.list_suggestions)

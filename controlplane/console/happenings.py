@@ -146,6 +146,15 @@ def _said(kind: str, subject: str, data: Mapping[str, Any]) -> tuple[str, str, s
         later = f"start up to {counted(int(data.get('extra_seconds') or 0), 'second')} later"
         jobs = counted(int(data.get("jobs") or 0), "LOW job")
         return "wait", jobs, f"of {subject} to {data.get('until')} {later}", "", ""
+    if kind == "region.returned":
+        look = "wait" if data.get("not_applied") else "good"
+        runs = counted(int(data.get("effects") or 0), "act")
+        decisions = counted(int(data.get("intents") or 0), "decision")
+        open_ = int(data.get("not_applied") or 0)
+        what = f"came back with {runs} of runs and {decisions}" + (
+            f", {open_} not done again" if open_ else ""
+        )
+        return look, f"Region {subject}", what, "returned", ""
     if kind == "dispatch.late":
         slo = counted(int(data.get("slo_seconds") or 0), "second")
         return "bad", "Occurrences", f"wait for longer than {slo}", "jobs", ""

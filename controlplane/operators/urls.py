@@ -2,7 +2,16 @@
 
 from django.urls import path
 
-from controlplane.operators import cells, moves, notifications, relocations, system, tenants, topology
+from controlplane.operators import (
+    cells,
+    moves,
+    notifications,
+    relocations,
+    returns,
+    system,
+    tenants,
+    topology,
+)
 from controlplane.operators.money_urls import money_patterns
 
 app_name = "operators"
@@ -16,6 +25,8 @@ urlpatterns = [
     path("topology/", topology.topology_map, name="topology"),
     path("placements/", topology.placement_list, name="placements"),
     path("ownership/", topology.ownership, name="ownership"),
+    path("returns/", returns.return_list, name="returns"),
+    path("returns/<slug:slug>.jsonl", returns.return_file, name="return-file"),
     path("moves/", moves.move_list, name="moves"),
     path("moves/<str:move>/", moves.one_move, name="move"),
     path("moves/<str:move>/abort", moves.move_abort, name="move-abort"),

@@ -18,7 +18,6 @@ import structlog
 
 from cells.ownership.cell_row import CellRow, Probe, RowAway, RowSuperseded
 from cells.ownership.lease import Sight, Tenure, Watch
-from cells.ownership.tail import tail_of
 from cells.standby.cluster import Cluster, ClusterAway, Look, NotThere, Outvoted, describe
 from cells.standby.election import ranked
 from cells.standby.folder import Folder
@@ -26,6 +25,7 @@ from cells.standby.lines import Place, Promotion, next_timeline
 from controlplane.ownership import OwnershipStore, PromotionRecord, Superseded
 from controlplane.ownership.store import CellOwnership, OwnershipUnavailable
 from controlplane.regions.deciding import Act, Decision, Known, decide, newest, promotion_of
+from controlplane.regions.returning import Returning
 from controlplane.regions.settings import Settings
 from controlplane.regions.takeover import settle_tenants
 from controlplane.regions.wishes import OPERATOR, Wishes
@@ -87,13 +87,16 @@ class Keeper:
         self._row = CellRow(own_url)
         self._folder = Folder(settings.data, site=self._me, binaries=settings.binaries)
         self._wishes = Wishes(settings.data.parent)
+        self._returning = Returning(settings, store, self._folder, clock)
         self._tenure = Tenure(settings.timing)
         self._watch = Watch(settings.timing)
         self._chores_at = float("-inf")
         self._override = False  # an operator has the missing votes of the takeover given up
-        self._fed_at: float | None = None  # when it last streamed, or began to follow
+        self._fed_at: float | None = None  # when it last got further, or began to follow
+        self._replayed = 0
         self._opened = 0  # epoch under which the cell's processes may write
         self.status = Status()
+        self._noted: tuple[Act, str] | None = None
         self.looked_at = time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
@@ -174,7 +177,8 @@ class Keeper:
 
     def _note(self, decision: Decision, known: Known) -> None:
         status, row, look = self.status, known.row, known.look
-        if (decision.act, decision.why) != (status.act, status.why):
+        if (decision.act, decision.why) != self._noted:
+            self._noted = decision.act, decision.why
             _LOG.info("keeper", cell=self._cell, region=self._me, act=decision.act.value, why=decision.why)
             status.log.append((time.time(), decision.act.value, decision.why))
         status.act, status.why = decision.act, decision.why
@@ -225,12 +229,12 @@ class Keeper:
                 self._cluster.follow(
                     self._settings.databases[row.region], primary=row.region, epoch=row.epoch
                 )
-                self._look_whether_fed(row)
+                self._look_whether_fed(row, known.look)
             case Act.FENCE | Act.UNFENCE:
                 self._tenure.lost()
                 self._folder.end_server()
             case Act.STRAYED:
-                self._look_at_tail(row)
+                self.status.why = f"{decision.why}; {self._returning.look(row)}"
             case Act.WAIT | Act.BEGIN:
                 pass
 
@@ -309,7 +313,10 @@ class Keeper:
     def _take_up(self, row: CellOwnership) -> None:
         """What a new owner does before anything in the cell may act under it."""
         line = self._cluster.line()
-        for record in self._store.promotions(self._cell):
+        lost = ""
+        for record in sorted(self._store.promotions(self._cell), key=lambda each: each.epoch):
+            if record.epoch < row.epoch:
+                lost = record.region
             if record.timeline == line.timeline and record.epoch == row.epoch and line.forks:
                 # Where exactly the parent was left is known only now.
                 left = line.forks[-1]
@@ -317,7 +324,12 @@ class Keeper:
         with redis.Redis.from_url(self._settings.valkey_url, socket_timeout=5) as cache:
             cache.flushdb()  # of an earlier time as owner: what it calls loaded is not
         settled = settle_tenants(
-            self._store, self._row, cell=self._cell, between=lambda: self._renew_if_due(row)
+            self._store,
+            self._row,
+            cell=self._cell,
+            epoch=row.epoch,
+            lost=lost,
+            between=lambda: self._renew_if_due(row),
         )
         _LOG.info(
             "cell taken up",
@@ -329,12 +341,14 @@ class Keeper:
             fresh_leases=settled.fresh_leases,
         )
 
-    def _look_whether_fed(self, row: CellOwnership) -> None:
+    def _look_whether_fed(self, row: CellOwnership, look: Look | None) -> None:
         """A standby that was away for so long that the owner has not kept what it needs gets nothing at all,
-        and is copied anew. Only while the owner is there to copy from."""
+        and is copied anew. Only while the owner is there to copy from, and never while it replays what it has
+        itself: before the end of that it does not ask for more."""
         now = self._clock()
-        if self.status.streaming or self._fed_at is None:
-            self._fed_at = now
+        replayed = look.replayed if look is not None else 0
+        if self.status.streaming or self._fed_at is None or replayed != self._replayed:
+            self._fed_at, self._replayed = now, replayed
         elif now - self._fed_at > _UNFED_LEASES * self._settings.timing.lease:
             owner = Cluster(self._settings.databases[row.region], site=row.region, cell=self._cell)
             try:
@@ -345,26 +359,6 @@ class Keeper:
             finally:
                 owner.close()
             self._fed_at = now
-
-    def _look_at_tail(self, row: CellOwnership) -> None:
-        """A site that wrote nothing of the cell's beyond the owner is rewound at once. What it did write is
-        kept in a file beside its data, and taken back only once somebody says so (`rejoin`)."""
-        file = self._settings.data.parent / f"tail-{row.epoch}.jsonl"
-        if not file.exists():
-            tail = tail_of(
-                self._settings.databases[self._me],
-                owner_url=self._settings.databases[row.region],
-                epoch=row.epoch,
-            )
-            aside = file.with_suffix(".new")
-            aside.write_bytes(b"".join(each.line() + b"\n" for each in tail))
-            aside.replace(file)
-            _LOG.warning("tail read", cell=self._cell, region=self._me, rows=len(tail), file=str(file))
-        if file.stat().st_size == 0 or self._folder.wishes_to_rejoin(row.region, row.epoch):
-            self._folder.wish_to_rejoin(row.region, row.epoch)
-            self._folder.end_server()
-        else:
-            self.status.why = f"what only this site did is in {file}; `rejoin` takes it back"
 
     def _renew_if_due(self, row: CellOwnership) -> None:
         if self._tenure.due(row.epoch, self._clock()):

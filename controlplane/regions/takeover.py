@@ -12,10 +12,18 @@ _PAGE = 500
 
 
 def settle_tenants(
-    store: OwnershipStore, row: CellRow, *, cell: str, between: Callable[[], object]
+    store: OwnershipStore,
+    row: CellRow,
+    *,
+    cell: str,
+    epoch: int,
+    lost: str,
+    between: Callable[[], object],
 ) -> Settled:
-    """Claims the row of each tenant that is the cell's, and has the cell's database say the same.
-    `between` is called every so often: it keeps the owner's lease.
+    """Claims the row of each tenant that is the cell's, and has the cell's database say the same. `epoch` is
+    the cell's, `lost` the region that owned it before. `between` is called after every claim, however slow
+    the store is: it keeps the owner's lease. Rows that were claimed under this epoch already (epochs come
+    from one counter) are not claimed again, so that whoever begins anew gets further.
 
     A handoff claims the same rows, each on top of the epoch it saw. Who comes second finds another epoch: a
     tenant that left is not taken back, and a driver that comes late begins its move anew.
@@ -24,12 +32,12 @@ def settle_tenants(
     after: uuid.UUID | None = None
     while page := store.tenants_of(cell, after=after, limit=_PAGE):
         for owned in page:
-            claimed = _claimed(store, owned)
+            claimed = owned if owned.epoch > epoch else _claimed(store, owned)
             if claimed is not None:
                 epochs[claimed.tenant_id] = claimed.epoch
+            between()
         after = page[-1].tenant_id
-        between()
-    return row.settle(epochs)
+    return row.settle(epochs, lost=lost)
 
 
 def _claimed(store: OwnershipStore, owned: TenantOwnership) -> TenantOwnership | None:

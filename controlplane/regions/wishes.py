@@ -57,7 +57,8 @@ def hand_over(settings: Settings, store: OwnershipStore, *, to: str) -> str:
 
 
 def rejoin(settings: Settings, store: OwnershipStore) -> str:
-    """Has a site that strayed become a standby of the owner. What only it did stays in its tail's file."""
+    """Has a site that strayed become a standby of the owner at once, where handing in what only it did
+    cannot be waited for. That stays in its tail's file."""
     row = store.cell(settings.cell)
     if row is None or row.region == settings.region:
         raise Refused(f"{settings.region} follows nobody: there is no other owner")

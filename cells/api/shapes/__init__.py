@@ -44,6 +44,7 @@ from cells.api.shapes.jobs import (
     Schedule,
     TransitionShown,
 )
+from cells.api.shapes.returned import Returned, ReturnedEntry, ReturnedHere, ReturnedTimes
 from cells.api.shapes.runs import (
     Attempt,
     ComingOccurrence,
@@ -180,6 +181,10 @@ __all__ = [
     "RedrivePage",
     "ReleaseTaken",
     "RetryPolicy",
+    "Returned",
+    "ReturnedEntry",
+    "ReturnedHere",
+    "ReturnedTimes",
     "Run",
     "RunPage",
     "RunRead",

@@ -141,7 +141,8 @@ class Event(Shape):
         description="job.created, job.edited, job.revived, job.paused, job.resumed, job.completed, "
         "job.cancelled, run.dead_lettered, run.redriven, target.created, target.edited, target.approved, "
         "target.pending, target.disabled, target.gone, target.deleted, target.secret_rotated, target.tested, "
-        "operation.started, operation.stopped, operation.ended, quota.reached, budget.spent; "
+        "operation.started, operation.stopped, operation.ended, quota.reached, budget.spent, "
+        "region.returned; "
         "others may follow."
     )
     at: datetime

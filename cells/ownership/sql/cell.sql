@@ -30,3 +30,22 @@ RETURNING tenant_id;
 -- they hold.
 UPDATE runs SET lease_expires_at = clock_timestamp() + lease_ms * interval '1 millisecond'
 WHERE state = 'RUNNING' AND host_id IS NULL AND lease_ms IS NOT NULL AND lease_expires_at IS NOT NULL;
+
+-- name: note_possible
+-- Whether this database has been set up for it: a takeover waits for no migration.
+SELECT to_regclass('reconciliation') IS NOT NULL;
+
+-- name: note_under_way
+-- What executors of the region that was lost were calling (tenant_id) when the last of its writes came here.
+INSERT INTO reconciliation (tenant_id, region, epoch, host_id, seq, position, at, kind, thing, run_key, parent_id,
+                            scheduled_for, ordinal, run_epoch, policy, detail)
+SELECT r.tenant_id, %(region)s, c.epoch, r.host_id, 0,
+       (row_number() OVER (PARTITION BY r.tenant_id, r.host_id ORDER BY r.parent_id, r.scheduled_for, r.ordinal))::int,
+       r.claimed_at, 'UNDER_WAY', CASE r.kind WHEN 1 THEN 'workflow-run:' ELSE 'job:' END || replace(r.parent_id::text, '-', ''),
+       CASE WHEN r.spec IS NOT NULL THEN convert_from(r.spec, 'UTF8')::jsonb #>> '{activity,key}' END,
+       r.parent_id, r.scheduled_for, r.ordinal, r.epoch, j.region_policy,
+       convert_to(jsonb_build_object('run', jsonb_build_object('due_at', r.due_at, 'claimed_at', r.claimed_at,
+                                                               'started_at', r.started_at))::text, 'UTF8')
+FROM cell c CROSS JOIN runs r LEFT JOIN jobs j ON j.tenant_id = r.tenant_id AND j.job_id = r.parent_id
+WHERE r.state = 'RUNNING' AND r.host_id IS NOT NULL AND r.lease_expires_at IS NOT NULL
+ON CONFLICT DO NOTHING;

@@ -24,6 +24,7 @@ from controlplane.client.cli import (
     planning,
     queues,
     redrives,
+    returned,
     runs,
     targets,
     tenant_exports,
@@ -61,6 +62,7 @@ app.add_typer(definitions.app, name="definitions", rich_help_panel=_FLOWS)
 app.add_typer(runs.app, name="runs", rich_help_panel=_SEEN)
 app.add_typer(redrives.dlq, name="dlq", rich_help_panel=_SEEN)
 app.add_typer(notifications.app, name="notifications", rich_help_panel=_SEEN)
+app.add_typer(returned.app, name="reconciliation", rich_help_panel=_SEEN)
 command(app, "stats", rich_help_panel=_SEEN)(runs.stats)
 command(app, "herd", rich_help_panel=_SEEN)(bulk.herd)
 command(app, "delays", rich_help_panel=_SEEN)(topology.delays)

@@ -26,6 +26,8 @@ class StandInCell:
         self.puts = 0
         self.lengthened: list[dict[str, Any]] = []
         self.usage: dict[str, Any] = {}  # what it remembers of a day
+        self.returns: dict[str, Any] = {"items": [], "tenants": []}  # regions that came back
+        self.reconciliation: list[dict[str, Any]] = []  # of any tenant
         self.failing = False
         self.epoch = 1
         self.feed: dict[str, list[dict[str, Any]]] = {}  # events by tenant, with their places
@@ -129,6 +131,10 @@ class StandInCell:
     def _get(self, path: str) -> dict[str, Any]:
         if path.startswith("/internal/usage/"):
             return self.usage
+        if path == "/internal/returns":
+            return {"cell": self.name, **self.returns}
+        if path.startswith("/internal/tenants/") and "/reconciliation" in path:
+            return {"items": self.reconciliation, "next_cursor": None}
         if path == "/internal/status":
             return {"cell": self.name, "hosts": []}
         assert path == "/internal/tenants"

@@ -167,6 +167,7 @@ ROUTES: list[tuple[str, str, Any, Scope]] = [
     ("POST", "/v1/workflows", {"workflow_id": "refund-2", "definition": "refund"}, Scope.WORKFLOWS_WRITE),
     ("GET", "/v1/workflows", None, Scope.WORKFLOWS_READ),
     ("GET", "/v1/workflows/reconciliation", None, Scope.WORKFLOWS_READ),
+    ("GET", "/v1/regions/reconciliation", None, Scope.JOBS_READ),
     ("GET", "/v1/workflows/{workflow}", None, Scope.WORKFLOWS_READ),
     ("GET", "/v1/workflows/{workflow}/history", None, Scope.WORKFLOWS_READ),
     ("GET", "/v1/workflows/{workflow}/timeline", None, Scope.WORKFLOWS_READ),

@@ -59,6 +59,10 @@ _INSERTS = {
     "events": (
         "INSERT INTO events (tenant_id, type, subject, data, at) VALUES (%s, 'job.created', %s, '{}', %s)"
     ),
+    "reconciliation": (
+        "INSERT INTO reconciliation (tenant_id, region, epoch, host_id, seq, position, kind, thing, detail,"
+        " at) VALUES (%s, 'a', 1, 1, %s, 1, 'INTENT', 'job:1', '{}', %s)"
+    ),
 }
 _COUNTS = {
     "idempotency_keys": "SELECT count(*) FROM idempotency_keys",
@@ -72,6 +76,7 @@ _COUNTS = {
     "workers": "SELECT count(*) FROM task_workers",
     "lengthenings": "SELECT count(*) FROM lengthened_pages",
     "events": "SELECT count(*) FROM events",
+    "reconciliation": "SELECT count(*) FROM reconciliation",
 }
 
 

@@ -88,6 +88,13 @@ class Site:
             cursor = connection.execute(statement, values)  # type: ignore[arg-type]
             return cursor.fetchall() if cursor.description else []
 
+    def says(self, statement: str, *values: object) -> list[tuple[Any, ...]] | None:
+        """What it answers; None where it does not."""
+        try:
+            return self.execute(statement, *values)
+        except psycopg.OperationalError:
+            return None
+
     def answers(self) -> bool:
         try:
             self.execute("SELECT 1")

@@ -45,6 +45,8 @@ def test_placements_and_stays_follow_a_takeover(ownership: OwnershipStore) -> No
         (before.epoch, False),
         (owned.epoch, True),
     ]
+    # The month closes on the new owner's word only.
+    assert newest([cell.name])[cell.name, 0].epoch == taken.epoch
     assert AuditEvent.objects.filter(action="cell.taken_over", subject=cell.name).count() == 1
     # The month waits for the word of the new owner.
     (mark,) = newest([cell.name]).values()

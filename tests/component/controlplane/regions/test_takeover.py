@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
-from cells.ports import Retryable
+from cells.ports import Fence, Retryable
 from controlplane.ownership.postgres import migrate as migrate_ownership
 from controlplane.regions.deciding import Act
 from controlplane.regions.wishes import Refused, hand_over, override
+from tests.component.cells.store.world import new_job, now
 from tests.component.controlplane.regions.kept import TIMING, Kept, cell_store, three_regions
 from tests.waiting import eventually
 
@@ -49,8 +51,18 @@ async def test_a_region_dies_another_takes_over_and_the_first_one_comes_back(kep
     for site in kept.values():
         await eventually(lambda site=site: site.execute("SELECT count(*) FROM tenants") == [(2,)])  # type: ignore[misc]
 
+    # What it writes from here on nobody receives.
+    for region in "bc":
+        kept[region].die()
+    alone = new_job(now() + timedelta(hours=1))
+    async with cell_store(a) as store:
+        host = await store.register_host(name="h3", roles=["api"], lease_ms=60_000)
+        fence = Fence(tenant_id=here, epoch=owned.epoch)
+        await store.create_jobs([fence], [alone], host_id=host.host_id)
     died = time.monotonic()
     a.die()
+    for region in "bc":
+        kept[region].start()
     owner = await eventually(kept.owner, timeout=60)
     assert time.monotonic() - died >= TIMING.lease - TIMING.renew
     region = owner.settings.region
@@ -60,11 +72,11 @@ async def test_a_region_dies_another_takes_over_and_the_first_one_comes_back(kep
 
     # The cell acts under the new epoch; the tenants under epochs of their own.
     assert owner.execute("SELECT epoch > %s FROM cell", before) == [(True,)]
-    now = kept.store.tenant(here)
-    assert now is not None
-    assert now.epoch > owner.keeper.status.epoch > owned.epoch
+    acts = kept.store.tenant(here)
+    assert acts is not None
+    assert acts.epoch > owner.keeper.status.epoch > owned.epoch
     assert owner.execute("SELECT ownership_epoch, state FROM tenants WHERE tenant_id = %s", here) == [
-        (now.epoch, "ACTIVE")
+        (acts.epoch, "ACTIVE")
     ]
     assert owner.execute("SELECT state FROM tenants WHERE tenant_id = %s", left) == [("MOVED",)]
     async with cell_store(owner) as store:
@@ -74,7 +86,12 @@ async def test_a_region_dies_another_takes_over_and_the_first_one_comes_back(kep
     a.start()
     await eventually(a.answers, timeout=60)
     assert a.execute("SELECT pg_is_in_recovery()") == [(True,)]
-    await eventually(lambda: a.keeper.status.act in (Act.FOLLOW, Act.STRAYED), timeout=60)
+    # What only it had is handed in, then it follows.
+    await eventually(lambda: kept.follow(region), timeout=60)
+    assert owner.execute("SELECT verb, thing FROM reconciliation WHERE kind = 'INTENT'") == [
+        ("job.create", f"job:{alone.job_id.hex}")
+    ]
+    assert owner.execute("SELECT region, read_at IS NOT NULL, transactions FROM returns") == [("a", True, 1)]
     other = next(site for name, site in kept.items() if name not in ("a", region))
     await eventually(lambda: other.keeper.status.streaming, timeout=60)
     assert kept.owner() is owner
@@ -167,4 +184,4 @@ async def test_a_standby_that_was_away_for_too_long_is_copied_anew(kept: Kept) -
     b.start()
     await eventually(lambda: b.keeper.status.streaming, timeout=90)
     there = "SELECT count(*) FROM tenants WHERE tenant_id = %s"
-    await eventually(lambda: b.answers() and b.execute(there, tenant) == [(1,)], timeout=30)
+    await eventually(lambda: b.says(there, tenant) == [(1,)], timeout=30)

@@ -1,0 +1,44 @@
+"""Rows of another region's database, as they were handed in (JSON), in the forms that the store takes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from cells.ports import SealedSecret, TargetRow
+
+
+def as_uuid(text: str) -> uuid.UUID:
+    """An id."""
+    return uuid.UUID(text)
+
+
+def as_bytes(text: str) -> bytes:
+    r"""A bytea, which PostgreSQL writes as `\x…`."""
+    return bytes.fromhex(text.removeprefix("\\x"))
+
+
+def as_instant(text: str | None) -> datetime | None:
+    """A timestamptz."""
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def as_target(row: Mapping[str, Any]) -> TargetRow:
+    """A row of `targets`."""
+    instants = ("created_at", "updated_at", "approved_at")
+    columns = {name: value for name, value in row.items() if name in TargetRow.__dataclass_fields__}
+    columns |= {name: as_instant(row[name]) for name in instants}
+    return TargetRow(**{**columns, "tenant_id": as_uuid(row["tenant_id"])})
+
+
+def as_secret(row: Mapping[str, Any]) -> SealedSecret:
+    """A row of `target_secrets`."""
+    return SealedSecret(
+        generation=row["generation"],
+        purpose=row["purpose"],
+        sealed=as_bytes(row["sealed"]),
+        created_at=datetime.fromisoformat(row["created_at"]),
+        expires_at=as_instant(row["expires_at"]),
+    )

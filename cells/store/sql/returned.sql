@@ -1,0 +1,166 @@
+-- name: returned_waiting
+-- Intents of a lost region that wait to be judged, in order, of tenants that may be written for or have gone elsewhere.
+SELECT c.tenant_id, c.region, c.epoch, c.host_id, c.seq, c.position, c.at, c.verb, c.thing, c.policy, c.detail,
+       t.state, t.ownership_epoch, t.config::text
+FROM reconciliation c JOIN tenants t USING (tenant_id)
+WHERE c.outcome IS NULL AND c.kind = 'INTENT' AND t.state IN ('ACTIVE', 'MOVED')
+ORDER BY c.entry
+LIMIT %(limit)s;
+
+-- name: returned_settle
+-- An entry (tenant_id, its place in that region's journal) was judged; no row where it had been before.
+UPDATE reconciliation SET outcome = %(outcome)s, note = %(note)s, settled_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s AND region = %(region)s AND epoch = %(epoch)s AND host_id = %(host)s AND seq = %(seq)s
+  AND position = %(position)s AND outcome IS NULL
+RETURNING position;
+
+-- name: returned_came_along
+-- What else that region did with a thing (tenant_id, thing) that is imported whole.
+UPDATE reconciliation SET outcome = 'IMPORTED', settled_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s AND thing = ANY(%(things)s::text[]) AND region = %(region)s AND outcome IS NULL;
+
+-- name: returned_have_job
+-- Whether a job (tenant_id, job) is here, and whether another one has its key.
+SELECT EXISTS (SELECT FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(job)s),
+       EXISTS (SELECT FROM jobs WHERE tenant_id = %(tenant)s AND job_key = %(key)s AND job_id <> %(job)s);
+
+-- name: returned_put_jobs
+-- Jobs of a tenant (tenant_id) as the region had them.
+INSERT INTO jobs SELECT * FROM jsonb_populate_recordset(NULL::jobs, %(rows)s::jsonb) AS r
+WHERE r.tenant_id = %(tenant)s;
+
+-- name: returned_put_job_versions
+-- Versions of a tenant (tenant_id) as the region had them.
+INSERT INTO job_versions SELECT * FROM jsonb_populate_recordset(NULL::job_versions, %(rows)s::jsonb) AS r
+WHERE r.tenant_id = %(tenant)s;
+
+-- name: returned_put_job_facets
+-- Search terms of a tenant (tenant_id) as the region had them.
+INSERT INTO job_facets SELECT * FROM jsonb_populate_recordset(NULL::job_facets, %(rows)s::jsonb) AS r
+WHERE r.tenant_id = %(tenant)s ON CONFLICT DO NOTHING;
+
+-- name: returned_put_dlq
+-- Dead letters of a tenant (tenant_id) as the region had them.
+INSERT INTO dlq SELECT * FROM jsonb_populate_recordset(NULL::dlq, %(rows)s::jsonb) AS r
+WHERE r.tenant_id = %(tenant)s ON CONFLICT DO NOTHING;
+
+-- name: returned_put_runs
+-- Runs of a tenant (tenant_id) as the region had them. What had ended has ended and is never run again; what was
+-- under way there is nobody's now: it is due again under its own key, or unknown where it may run but once.
+INSERT INTO runs
+SELECT r.* FROM jsonb_array_elements(%(rows)s::jsonb) AS n (given)
+CROSS JOIN LATERAL jsonb_populate_record(NULL::runs, given || CASE
+    WHEN given ->> 'state' NOT IN ('RUNNING', 'READY') THEN '{"host_id": null}'::jsonb
+    WHEN given ->> 'state' = 'RUNNING' AND (given ->> 'at_most_once')::boolean THEN jsonb_build_object(
+        'state', 'UNKNOWN', 'host_id', NULL, 'lease_expires_at', NULL, 'finished_at', clock_timestamp(),
+        'reason', 'lost with its region')
+    WHEN given ->> 'state' = 'RUNNING' AND (given ->> 'cancel_requested')::boolean THEN jsonb_build_object(
+        'state', 'CANCELLED', 'host_id', NULL, 'lease_expires_at', NULL, 'finished_at', clock_timestamp(),
+        'reason', 'cancelled')
+    ELSE jsonb_build_object('state', 'RETRY_WAIT', 'host_id', NULL, 'lease_expires_at', NULL, 'worker', NULL,
+        'timer_at', clock_timestamp(), 'attempt', greatest((given ->> 'attempt')::int - 1, 0))
+END) AS r
+WHERE r.tenant_id = %(tenant)s
+ON CONFLICT DO NOTHING;
+
+-- name: returned_unknown_letters
+-- Runs (tenant_id, parent) that came in as unknown are dead letters.
+INSERT INTO dlq (tenant_id, parent_id, scheduled_for, ordinal, series, fingerprint, reason, target_id, attempt)
+SELECT tenant_id, parent_id, scheduled_for, ordinal, series, coalesce(target_id, '') || ' lost with its region', 'UNKNOWN',
+       target_id, attempt
+FROM runs WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND state = 'UNKNOWN' AND reason = 'lost with its region'
+ON CONFLICT DO NOTHING;
+
+-- name: returned_ordinals
+-- A job (tenant_id, job) gives no ordinal again that the region gave.
+UPDATE jobs SET triggers = greatest(triggers, %(ordinal)s) WHERE tenant_id = %(tenant)s AND job_id = %(job)s
+RETURNING state;
+
+-- name: returned_have_workflow
+-- Whether an execution (tenant_id, run) is here, and whether another one has its workflow id.
+SELECT EXISTS (SELECT FROM workflows WHERE tenant_id = %(tenant)s AND run_id = %(run)s),
+       EXISTS (SELECT FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s AND holds_id);
+
+-- name: returned_put_workflows
+-- Executions of a tenant (tenant_id) as the region had them.
+INSERT INTO workflows SELECT * FROM jsonb_populate_recordset(NULL::workflows, %(rows)s::jsonb) AS r
+WHERE r.tenant_id = %(tenant)s;
+
+-- name: returned_put_workflow_events
+-- Histories of a tenant (tenant_id) as the region had them.
+INSERT INTO workflow_events SELECT * FROM jsonb_populate_recordset(NULL::workflow_events, %(rows)s::jsonb) AS r
+WHERE r.tenant_id = %(tenant)s;
+
+-- name: returned_put_workflow_signals
+-- Signals of a tenant (tenant_id) that were taken in the region.
+INSERT INTO workflow_signals SELECT * FROM jsonb_populate_recordset(NULL::workflow_signals, %(rows)s::jsonb) AS r
+WHERE r.tenant_id = %(tenant)s
+ON CONFLICT DO NOTHING;
+
+-- name: returned_put_workflow_inbox
+-- What waited there to be recorded, of a tenant (tenant_id), in order.
+INSERT INTO workflow_inbox (tenant_id, run_id, shard, kind, data, at)
+SELECT tenant_id, run_id, shard, kind, data, at FROM jsonb_populate_recordset(NULL::workflow_inbox, %(rows)s::jsonb)
+WHERE tenant_id = %(tenant)s
+ORDER BY position;
+
+-- name: returned_list
+-- A page of what was reconciled for a tenant (tenant_id), oldest first. What became of an effect is seen in its run:
+-- whether it was called again under the same key.
+SELECT c.region, c.epoch, c.at, c.entry, c.kind, c.verb, c.thing, c.policy, c.run_key, c.run_epoch, c.state,
+       c.detail, c.note, c.settled_at, r.state, r.epoch, r.finished_at,
+       coalesce(c.outcome, CASE WHEN c.kind = 'INTENT' THEN 'WAITING' WHEN r.epoch > c.run_epoch THEN 'REPEATED'
+                                ELSE 'NOT_REPEATED' END),
+       c.parent_id, c.scheduled_for, c.ordinal
+FROM reconciliation c
+LEFT JOIN runs r ON r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id AND r.scheduled_for = c.scheduled_for
+                AND r.ordinal = c.ordinal
+WHERE c.tenant_id = %(tenant)s AND (c.at, c.entry) > (%(after_at)s, %(after_entry)s)
+ORDER BY c.at, c.entry
+LIMIT %(limit)s;
+
+-- name: cell_returns
+-- What regions handed in to this cell, the latest first.
+SELECT region, epoch, began_at, read_at, transactions, entries, dropped FROM returns ORDER BY began_at DESC, region;
+
+-- name: cell_returned_counts
+-- How entries stand, by tenant_id, region and outcome.
+SELECT c.tenant_id, c.region, c.kind, coalesce(c.outcome, CASE WHEN c.kind = 'INTENT' THEN 'WAITING'
+           WHEN r.epoch > c.run_epoch THEN 'REPEATED' ELSE 'NOT_REPEATED' END) AS became, count(*)
+FROM reconciliation c
+LEFT JOIN runs r ON r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id AND r.scheduled_for = c.scheduled_for
+                AND r.ordinal = c.ordinal
+GROUP BY 1, 2, 3, 4
+ORDER BY 1, 2, 3, 4;
+
+-- name: returned_untold
+-- Tenants (tenant_id) all of whose entries were judged, and who were not told yet.
+SELECT c.tenant_id, c.region, c.epoch, t.ownership_epoch
+FROM returned_tenants c JOIN tenants t ON t.tenant_id = c.tenant_id AND t.state = 'ACTIVE'
+LEFT JOIN returns r ON r.region = c.region AND r.epoch = c.epoch
+WHERE c.told_at IS NULL AND (r.region IS NULL OR r.read_at IS NOT NULL)
+  AND NOT EXISTS (SELECT FROM reconciliation e WHERE e.tenant_id = c.tenant_id AND e.outcome IS NULL AND e.kind = 'INTENT')
+LIMIT 100;
+
+-- name: returned_tell
+-- A tenant (tenant_id) is told of a return, once; how many entries of which kind there are.
+WITH told AS (
+    UPDATE returned_tenants SET told_at = clock_timestamp()
+    WHERE tenant_id = %(tenant)s AND region = %(region)s AND epoch = %(epoch)s AND told_at IS NULL
+    RETURNING tenant_id, region
+)
+SELECT count(*) FILTER (WHERE e.kind = 'INTENT'), count(*) FILTER (WHERE e.kind <> 'INTENT'),
+       count(*) FILTER (WHERE e.outcome IN ('CHANGED_SINCE', 'UNCONFIRMED', 'NOT_APPLIED', 'REFUSED')),
+       EXISTS (SELECT FROM told)
+FROM reconciliation e WHERE e.tenant_id = %(tenant)s AND e.region = %(region)s;
+
+-- name: purge_reconciliation
+-- Old entries of each tenant (tenant_id): their runs are gone by then.
+WITH old AS (
+    SELECT s.ctid FROM tenants t CROSS JOIN LATERAL (
+        SELECT c.ctid FROM reconciliation c
+        WHERE c.tenant_id = t.tenant_id AND c.at < now() - %(kept)s::interval
+        ORDER BY c.at LIMIT %(page)s) AS s
+    LIMIT %(page)s
+)
+DELETE FROM reconciliation WHERE ctid = ANY(ARRAY(SELECT ctid FROM old));

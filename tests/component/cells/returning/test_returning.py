@@ -1,0 +1,164 @@
+"""A region that was lost comes back: what only it had is done again once, or reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from cells.api import shapes
+from cells.api.returned import entry_document
+from cells.domain import ids
+from cells.domain.job import JobState
+from cells.domain.run import RunState
+from cells.returns import Outcome, ReturnedEntry
+from tests.component.cells.returning.conftest import Lost
+from tests.component.cells.store.world import (
+    every,
+    member_of,
+    new_id,
+    new_job,
+    now,
+    once,
+    seconds_ago,
+    target,
+)
+
+
+async def test_what_was_decided_in_the_tail_is_done_again_once(lost: Lost, postgres_url: str) -> None:
+    there = lost.world
+    tenant = there.a.tenant_id
+    later = (now() + timedelta(hours=2)).replace(microsecond=0)
+    created, ended, held = new_job(later), new_job(seconds_ago(5), once(seconds_ago(5))), new_job(later)
+    await there.create(created)
+    claim = await there.claimed(ended)
+    assert await there.complete(claim, RunState.SUCCEEDED)
+    await there.create(held)
+    await there.set_state(held, JobState.PAUSED)
+    await there.store.create_target(there.a, target(tenant, "tgt_new"), [], host_id=there.host_id)
+
+    async with lost.taken_over(postgres_url) as owner:
+        first = lost.hand_in()
+        assert first.dropped == 0
+        assert lost.hand_in() == first  # a keeper that was killed begins again
+        assert await owner.judge() == 5
+        assert await owner.judge() == 0
+        assert await owner.outcomes(tenant) == [
+            ("job.create", "APPLIED"),
+            ("job.create", "APPLIED"),
+            ("CLAIMED", "IMPORTED"),
+            ("FINISHED", "IMPORTED"),
+            ("job.create", "APPLIED"),
+            ("job.pause", "IMPORTED"),
+            ("target.create", "APPLIED"),
+        ]
+        here = owner.world
+        assert (await here.job(created)).next_run_at == later
+        assert (await here.job(held)).state is JobState.PAUSED
+        # What had ended there has ended: nobody runs it a second time.
+        assert (await here.job(ended)).state is JobState.DONE
+        run = await here.run(replace(claim))
+        assert (run.state, run.epoch) == (RunState.SUCCEEDED, claim.epoch)
+        assert await here.store.get_target(tenant, "tgt_new") is not None
+        page = await here.store.events(tenant, after=(0, 0, 0), type_=None, limit=100)
+        (told,) = [event for event in page.events if event.type == "region.returned"]
+        assert told.subject == "a"
+        assert told.data == b'{"intents":5,"effects":2,"not_applied":0}'
+
+
+async def test_an_edit_holds_where_nobody_edited_since(lost: Lost, postgres_url: str) -> None:
+    there = lost.world
+    tenant = there.a.tenant_id
+    assert await there.value("SELECT count(*) FROM jobs") == 0
+    async with lost.taken_over(postgres_url) as owner:
+        # Both know these jobs: they are written in both as if before the loss.
+        here = owner.world
+        at = (now() + timedelta(hours=1)).replace(microsecond=0)
+        kept, changed = new_job(at, every(3600, at)), new_job(at, every(3600, at))
+        for world in (there, here):
+            await world.create(kept, changed)
+        await there.sql.execute("DELETE FROM journal WHERE convert_from(body, 'UTF8') LIKE '%job.create%'")
+        for job in (kept, changed):
+            await there.store.edit_job(
+                there.a,
+                base_version=1,
+                seen_next_run_at=job.next_run_at,
+                job=replace(job, definition=every(3600, at, name="edited there")),
+                host_id=there.host_id,
+            )
+        await here.store.edit_job(
+            here.a,
+            base_version=1,
+            seen_next_run_at=changed.next_run_at,
+            job=replace(changed, definition=every(3600, at, name="edited here")),
+            host_id=here.host_id,
+        )
+        await there.set_state(kept, JobState.CANCELLED)
+        lost.hand_in()
+        await owner.judge()
+        assert await owner.outcomes(tenant) == [
+            ("job.edit", "APPLIED"),
+            ("job.edit", "CHANGED_SINCE"),
+            ("job.cancel", "APPLIED"),
+        ]
+        row = await here.job(kept)
+        assert (row.version, row.definition.name, row.state) == (2, "edited there", JobState.CANCELLED)
+        assert (await here.job(changed)).definition.name == "edited here"
+
+
+async def test_strict_is_listed_and_effects_say_whether_they_were_repeated(
+    lost: Lost, postgres_url: str
+) -> None:
+    there = lost.world
+    tenant = there.a.tenant_id
+    at = seconds_ago(30)
+    async with lost.taken_over(postgres_url) as owner:
+        here = owner.world
+        both, only = new_job(at, once(at)), new_job(at, once(at))
+        for world in (there, here):
+            await world.create(both, only)
+        await there.sql.execute("DELETE FROM journal WHERE convert_from(body, 'UTF8') LIKE '%job.create%'")
+        for job in (both, only):
+            (claim,) = (await there.claim(member_of(job, tenant))).claims
+            assert await there.complete(claim, RunState.SUCCEEDED)
+        strict = new_job(at + timedelta(days=1), once(at + timedelta(days=1), region_policy="STRICT"))
+        await there.create(strict)
+        (again,) = (await here.claim(member_of(both, tenant))).claims
+        lost.hand_in()
+        await owner.judge()
+        assert await owner.outcomes(tenant) == [
+            ("CLAIMED", "REPEATED"),
+            ("FINISHED", "REPEATED"),
+            ("CLAIMED", "NOT_REPEATED"),
+            ("FINISHED", "NOT_REPEATED"),
+            ("job.create", "UNCONFIRMED"),
+        ]
+        first = (await here.store.reconciliation(tenant, after=None, limit=1))[0]
+        assert first.key == again.idempotency_key
+        assert first.here_epoch == again.epoch
+        assert await here.store.get_job(tenant, strict.job_id) is None
+
+
+async def test_entries_of_an_erased_tenant_are_dropped(lost: Lost, postgres_url: str) -> None:
+    there = lost.world
+    await there.create(new_job(now() + timedelta(hours=1)), fence=there.b)
+    async with lost.taken_over(postgres_url) as owner:
+        await owner.world.sql.execute("DELETE FROM tenants WHERE tenant_id = %s", [there.b.tenant_id])
+        assert lost.hand_in(there.b.tenant_id).dropped == 1
+        assert await owner.outcomes(there.b.tenant_id) == []
+
+
+def test_entries_are_told_as_their_tenant_knows_things() -> None:
+    at = datetime(2026, 11, 30, 6, tzinfo=UTC)
+    job = new_id()
+    entry = ReturnedEntry(
+        region="a", epoch=4, at=at, entry=1, kind="CLAIMED", verb=None, thing=f"job:{job.hex}",
+        policy="HOME_ASYNC", key="k", run_epoch=7, state=None, note=None, settled_at=None,
+        detail=b'{"run":{"due_at":"2026-11-30T06:00:00+00:00"}}', here_state="RUNNING", here_epoch=9,
+        here_finished_at=None, outcome=Outcome.REPEATED,
+    )  # fmt: skip
+    document = entry_document(entry)
+    shapes.ReturnedEntry.model_validate_json(msgspec.json.encode(document))
+    assert document["id"] == ids.encode(ids.JOB, job)
+    assert document["times"]["due_at"] == "2026-11-30T06:00:00+00:00"
