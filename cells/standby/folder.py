@@ -136,10 +136,13 @@ class Folder:
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
-    def rejoin(self, primary_url: str, *, primary: str, epoch: int, sync: bool = True) -> str:
+    def rejoin(
+        self, primary_url: str, *, primary: str, epoch: int, sync: bool = True, rewind: bool = True
+    ) -> str:
         """Becomes a standby of the primary of `epoch`, whatever this folder holds: by taking back what the
-        primary does not have where that can be done, else by a base backup. Says which."""
-        if self.exists and self._rewound(primary_url, primary=primary, epoch=epoch, sync=sync):
+        primary does not have where that can be done, else (or where `rewind` is not to be trusted) by a base
+        backup. Says which."""
+        if rewind and self.exists and self._rewound(primary_url, primary=primary, epoch=epoch, sync=sync):
             return "rewound"
         self.clone(primary_url, primary=primary, epoch=epoch, sync=sync)
         return "copied"

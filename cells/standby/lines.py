@@ -78,6 +78,14 @@ class Line:
             forks=tuple(Fork(timeline=int(number), at=parse_lsn(at)) for number, at in pairs),
         )
 
+    def leads_to(self, other: Line) -> bool:
+        """Whether `other` left this very line, fork by fork, or is it: a cluster on this one may have gone on
+        beyond that, and nothing else."""
+        own = len(self.forks)
+        if self.forks != other.forks[:own]:
+            return False
+        return self.timeline == (other.forks[own].timeline if own < len(other.forks) else other.timeline)
+
     def forked(self, *, at: int, timeline: int) -> Self:
         """The line of who is promoted on this one at a position."""
         return type(self)(timeline=timeline, forks=(*self.forks, Fork(timeline=self.timeline, at=at)))

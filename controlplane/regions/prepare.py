@@ -5,6 +5,7 @@ from __future__ import annotations
 import structlog
 
 from cells.standby.folder import CannotPrepare, Folder
+from cells.standby.lines import line_of
 from controlplane.ownership import OwnershipStore
 from controlplane.ownership.store import OwnershipUnavailable
 from controlplane.regions.deciding import Act, promotion_of, starts_as
@@ -34,7 +35,14 @@ def prepare(settings: Settings, store: OwnershipStore, *, sync: bool = True) -> 
         case Act.OWN:
             folder.unfence()
         case Act.FENCE if row is not None and folder.wishes_to_rejoin(row.region, row.epoch):
-            folder.rejoin(settings.databases[row.region], primary=row.region, epoch=row.epoch, sync=sync)
+            folder.rejoin(
+                settings.databases[row.region],
+                primary=row.region,
+                epoch=row.epoch,
+                sync=sync,
+                # Its whole history is the owner's, up to where it was left: else nothing of it is trusted.
+                rewind=line is not None and line.leads_to(line_of(promotions)),
+            )
             act = Act.FOLLOW
         case Act.FENCE:
             folder.fence()

@@ -75,3 +75,12 @@ def test_every_earlier_place_of_a_line_lies_on_it(lengths: list[int], data: st.D
     strayed = data.draw(st.sampled_from(places))
     beyond = next(fork.at for fork in line.forks if fork.timeline == strayed.line.timeline) + 1
     assert not Place(line=strayed.line, lsn=beyond).lies_on(line)
+
+
+def test_only_a_line_that_the_owners_left_may_be_rewound() -> None:
+    owner = Line.read("1@0/3000000 3@0/5000000 4")
+    for text in ("1", "1@0/3000000 3", "1@0/3000000 3@0/5000000 4"):
+        assert Line.read(text).leads_to(owner), text
+    # Another timeline, another fork, and one that the owner never was on.
+    for text in ("2", "1@0/2000000 3", "1@0/3000000 2", "1@0/3000000 3@0/5000000 4@0/6000000 5"):
+        assert not Line.read(text).leads_to(owner), text
