@@ -3,16 +3,15 @@
 It owns it within 27 s and is on schedule within two minutes; every job runs, what was in flight is repeated
 under its old key only, every region's API answers. For the last seconds nobody received what the region
 wrote: it comes back fenced, what only it had done is listed with every repeat, what people had decided there
-is done again once, and it follows. Then the region that took over is lost, and comes back, too."""
+is done again once, and it follows. So a second time with the region that took over, and a third time with the
+network cut instead: the region works on alone until its lease ends."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +25,9 @@ from tests.regional import RegionalStack
 from tests.waiting import eventually_sync
 
 CELL = "shared-1"
-JOBS, ROUNDS = 600, 2
+JOBS = 600
+#: How regions are lost, one after the other.
+ROUNDS = ("KILL", "KILL", "CUT")
 #: The jobs are spread over so long: some are due before, some while nobody owns the cell, some after.
 SPREAD_SECONDS = 90
 OWNER_SECONDS, SCHEDULE_SECONDS = 27.0, 120.0
@@ -47,17 +48,17 @@ class Alone:
     cancelled: str = ""
 
 
-def main(jobs: int = JOBS, rounds: int = ROUNDS) -> dict[str, Any]:
+def main(jobs: int = JOBS, rounds: int = len(ROUNDS)) -> dict[str, Any]:
     environment = {"CLOCKHOUSE_CELLS": CELL, "CLOCKHOUSE_DEMO_JOBS": "0"}
     with (
         Recorder(delay_seconds=CALL_SECONDS) as target,
         RegionalStack(environment=environment) as stack,
     ):
-        seen = [lose_a_region(stack, target, jobs=jobs) for _ in range(rounds)]
+        seen = [lose_a_region(stack, target, jobs=jobs, cut=how == "CUT") for how in ROUNDS[:rounds]]
     return {"holds": all(one["holds"] for one in seen), "rounds": seen}
 
 
-def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int) -> dict[str, Any]:
+def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int, cut: bool = False) -> dict[str, Any]:
     first = stack.owner(CELL)
     if first is None:
         raise AssertionError("nobody owns the cell")
@@ -70,20 +71,31 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int) -> dict[
     expected = _create(api, target_id, jobs=jobs)
     eventually_sync(lambda: len(expected & target.keys().keys()) >= jobs // 10, timeout=180)
 
+    keeper = f"keeper-{CELL}-{first}"
     with _nobody_receives(stack, first):
-        alone = _decide(stack.api_in(first), target_id, known)
-        until = time.monotonic() + ALONE_SECONDS
-        eventually_sync(lambda: time.monotonic() > until, timeout=ALONE_SECONDS + 5)
-        lost_at = time.time()
-        stack.region_dies(first)
-    down_at = time.time()
-    owner = eventually_sync(lambda: stack.owner(CELL), timeout=120)
+        if cut:
+            lost_at = time.time()
+            stack.stop(keeper, kill=True)  # as one that reaches no ownership store, it renews nothing
+            alone = _decide(stack.api_in(first), target_id, known)
+            alone_seconds = OWNER_SECONDS
+        else:
+            alone = _decide(stack.api_in(first), target_id, known)
+            until = time.monotonic() + ALONE_SECONDS
+            eventually_sync(lambda: time.monotonic() > until, timeout=ALONE_SECONDS + 5)
+            lost_at = time.time()
+            stack.region_dies(first)
+            alone_seconds = ALONE_SECONDS
+        down_at = time.time()
+        owner = eventually_sync(lambda: stack.owner(CELL), timeout=120)
     owned_at = time.time()
     eventually_sync(lambda: expected <= target.keys().keys(), timeout=300)
     on_time = _on_schedule(stack, owner, after=owned_at)
     answers = {region: stack.api_in(region).http.get("/v1/jobs").status_code for region in others}
 
-    stack.region_returns(first)
+    if cut:
+        stack.start(keeper)
+    else:
+        stack.region_returns(first)
     back_at = time.time()
     eventually_sync(
         lambda: (
@@ -101,7 +113,7 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int) -> dict[
     report = eventually_sync(judged, timeout=120)
     repeats = {key for key, count in target.keys().items() if count > 1} & expected
     rate = jobs / SPREAD_SECONDS
-    allowed = rate * (ALONE_SECONDS + (down_at - lost_at) + CALL_SECONDS + 1)
+    allowed = rate * (alone_seconds + (down_at - lost_at) + CALL_SECONDS + 1)
     listed = {one["idempotency_key"] for one in report if one["outcome"] in ("REPEATED", "IMPORTED")}
     done_again = _done_again(api, alone)
     seconds = {
@@ -134,18 +146,17 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int) -> dict[
 
 @contextmanager
 def _nobody_receives(stack: RegionalStack, region: str) -> Iterator[None]:
-    """The region's log goes nowhere meanwhile: those that send it are halted, as by a network that is cut."""
-    with psycopg.connect(stack.site(CELL, region)["database_url"]) as connection:
-        rows = connection.execute("SELECT pid FROM pg_stat_replication").fetchall()
-    halted = [int(pid) for (pid,) in rows]
-    for pid in halted:
-        os.kill(pid, signal.SIGSTOP)
+    """The region's log goes nowhere meanwhile: its server refuses those that come for it."""
+    file = stack.home.folder / f"postgres-{CELL}-{region}" / "data" / "pg_hba.conf"
+    before = file.read_text()
+    file.write_text(f"host replication all 0.0.0.0/0 reject\n{before}")
+    with psycopg.connect(stack.site(CELL, region)["database_url"], autocommit=True) as connection:
+        connection.execute("SELECT pg_reload_conf()")
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_replication")
     try:
         yield
     finally:
-        for pid in halted:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        file.write_text(before)
 
 
 def _decide(api: Api, target_id: str, known: list[str]) -> Alone:
