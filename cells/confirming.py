@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Protocol
 
 
@@ -12,4 +13,12 @@ class ConfirmStore(Protocol):
         """Returns once a standby in another region has flushed all that was committed here before this
         call; at once where the cell has no other region. `Unconfirmed` if none has in time: then it is
         committed here, and may be nowhere else."""
+        ...
+
+    async def strict_parent(self, tenant_id: uuid.UUID, parent_id: uuid.UUID) -> bool:
+        """Whether a job, or an execution of a workflow, is STRICT; no where nobody confirms anything."""
+        ...
+
+    async def strict_selection(self, tenant_id: uuid.UUID, selection_id: uuid.UUID) -> bool:
+        """Whether anything in a selection of jobs or dead letters is; no where nobody confirms anything."""
         ...

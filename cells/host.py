@@ -284,6 +284,7 @@ class Process:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for what, close in (
+            ("desk", self._tasks_settled),
             ("feed", self._feed_flushed),
             ("lease", self.host.retire),
             ("bell", self.bell.close),
@@ -297,6 +298,11 @@ class Process:
                     await close()
             except (Retryable, TimeoutError, OSError) as fault:
                 log.warning("not closed cleanly", what=what, fault=str(fault)[:200])
+
+    async def _tasks_settled(self) -> None:
+        """What was claimed for workers and waited for another region."""
+        if self.api is not None:
+            await self.api.state.services.desk.settled()
 
     async def _feed_flushed(self) -> None:
         """What the API has committed and not told the queue yet."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from cells.api import documents, idempotency, pagination, shapes
-from cells.api.finding import JobId, found_job, job_id_of
+from cells.api.finding import JobId, concerns_parent, found_job, job_id_of
 from cells.api.problems import Problem, body_fault, conflict, invalid, not_found, schedule_faults
 from cells.api.queries import Page
 from cells.api.routing import Call, Routes, Rule, answer, page
@@ -99,6 +99,7 @@ async def _begin(call: Call, job_id: str, body: BackfillIn, route: str, key: str
             [body_fault("/until", f"{total} occurrences lie before it; one backfill has at most {LIMIT}")]
         )
     if body.dry_run:
+        call.strict = False  # nothing is written
         first = compiled.next(since - _TICK) if total else None
         last = compiled.latest(first.at, until - _TICK) if first is not None else None
         present, skipped = await services.store.backfill_facts(call.tenant_id, row.job_id, since, until)
@@ -213,6 +214,7 @@ async def read_backfill(call: Call, backfill_id: BackfillId) -> Response:
 async def stop_backfill(call: Call, backfill_id: BackfillId) -> Response:
     """Stop a backfill. What it has started runs; the rest is as it was."""
     row = await _found(call, backfill_id)
+    await concerns_parent(call, row.job_id)
     services = call.services
     try:
         after = await services.store.stop_backfill(

@@ -191,6 +191,10 @@ def to_definition(
     )
 
 
+#: Why STRICT is refused.
+NEEDS_REGIONS = "STRICT needs a cell with sites in several regions; this one has one"
+
+
 def policy_of(given: JobIn, region_policy: str | None, config: TenantConfig) -> str:
     """The region policy: what was asked for, what the job has already, or the tenant's default."""
     return given.region_policy or region_policy or config.default_region_policy
@@ -199,7 +203,7 @@ def policy_of(given: JobIn, region_policy: str | None, config: TenantConfig) -> 
 def check_region(given: JobIn, policy: str, *, leased: bool) -> None:
     """A 422 where a job is to be known in other regions and the cell has none."""
     if policy == STRICT and not leased:
-        detail = "STRICT needs a cell with sites in several regions; this one has one"
+        detail = NEEDS_REGIONS
         if given.region_policy is None:
             detail += ". It is what the job had, or the tenant's default: give another one"
         raise invalid([body_fault("/region_policy", detail)])

@@ -139,6 +139,7 @@ async def _created(call: Call, given: JobIn, payload: bytes | None) -> Response:
         traceparent=call.traceparent,
         state=building.first_state(given),
     )
+    call.concerns(job.definition.region_policy)
     await services.creator.create(call.fence, job)
     member = building.member_of(job, call.tenant_id, version=1)
     if member is not None:
@@ -158,6 +159,7 @@ async def _created(call: Call, given: JobIn, payload: bytes | None) -> Response:
 
 
 async def _brought_up(call: Call, row: JobRow, given: JobIn, payload: bytes | None) -> Response:
+    call.concerns(row.definition.region_policy)
     wanted, payload = await _wanted(call, row, given, payload)
     same = wanted == row.definition and _compact(payload) == _compact(row.payload)
     if same and row.state is not JobState.CANCELLED:
@@ -273,4 +275,5 @@ async def _found(call: Call, key: str) -> JobRow:
         row = await call.services.store.get_job_by_key(call.tenant_id, key)
     if row is None:
         raise not_found("job")
+    call.concerns(row.definition.region_policy)
     return row

@@ -11,10 +11,12 @@ from fastapi import Path, Query
 from starlette.responses import Response
 
 from cells.api import documents, pagination, shapes
-from cells.api.problems import Problem, conflict, invalid, malformed, not_found
+from cells.api.building import NEEDS_REGIONS
+from cells.api.problems import Problem, body_fault, conflict, invalid, malformed, not_found
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.workflow_models import DEFINITION_NAME_PATTERN, DefinitionsQuery
 from cells.contract import ErrorCode, Scope
+from cells.domain.job import STRICT
 from cells.domain.workflow.compatibility import Divergence
 from cells.domain.workflow.definition import Definition
 from cells.domain.workflow.heavy import Evaluate, Outcome, Work
@@ -50,6 +52,8 @@ async def put_workflow_definition(call: Call, definition: Name, version: Version
     number = version_number(version)
     text = text_of(call)
     parsed = read_definition(text, definition, number)
+    if parsed.region_policy == STRICT and not call.services.settings.leased:
+        raise invalid([body_fault("/region_policy", NEEDS_REGIONS)])
     row, created = await call.services.store.put_definition(
         call.fence,
         name=definition,

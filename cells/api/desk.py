@@ -17,6 +17,7 @@ from typing import Any
 from prometheus_client import Histogram
 
 from cells.api.handed_out import HandedOut
+from cells.api.handing import Handing, is_strict
 from cells.observability.logs import logger
 from cells.ports import Queue, Retryable, Store, Terminal
 from cells.pulling import Held, Poller, PulledTask, QueueId, WorkerSeen
@@ -36,12 +37,13 @@ SEEN_SECONDS = 1.0
 
 
 class _Waiting:
-    __slots__ = ("done", "once", "poller")
+    __slots__ = ("done", "once", "poller", "promised")
 
     def __init__(self, poller: Poller, done: asyncio.Future[Sequence[PulledTask]], *, once: bool):
         self.poller = poller
         self.done = done
         self.once = once  # it takes what one look finds
+        self.promised = False  # tasks were claimed for it, and another region is asked whether it has that
 
 
 class Desk:
@@ -54,8 +56,11 @@ class Desk:
         host_id: Callable[[], int],
         sizes: Histogram,
         handed_out: HandedOut,
+        handing: Handing,
     ):
         self._store = store
+        self._handing = handing
+        self._promises: set[asyncio.Task[None]] = set()
         self._queue = queue
         self._host_id = host_id
         self._sizes = sizes
@@ -150,6 +155,12 @@ class Desk:
                 if not one.done.done():
                     one.done.set_result(())
 
+    async def settled(self) -> None:
+        """Return when what was claimed for pollers has been handed out or given back."""
+        while self._promises:
+            await asyncio.wait(self._promises)
+        await self._handing.settled()
+
     # --- inside --------------------------------------------------------------------------
     def _heard(self, queues: Sequence[QueueId] | None) -> None:
         for queue in list(self._waiting) if queues is None else queues:
@@ -196,7 +207,7 @@ class Desk:
         room = MOST_TASKS
         for queue in queues:
             for waiting in self._waiting.get(queue, ()):
-                if waiting.done.done():
+                if waiting.done.done() or waiting.promised:
                     continue
                 if waiting.poller.count > room:
                     cut.add(queue)
@@ -225,6 +236,8 @@ class Desk:
                 continue
             if waiting.done.done():
                 undelivered += tasks
+            elif any(map(is_strict, tasks)):
+                self._promise(waiting, tasks)
             else:
                 handed += len(tasks)
                 waiting.done.set_result(tasks)
@@ -234,6 +247,23 @@ class Desk:
         if undelivered:
             await self.give_back(undelivered)
         return len(asking)
+
+    def _promise(self, waiting: _Waiting, tasks: Sequence[PulledTask]) -> None:
+        """Have a poller get tasks once those of them that are STRICT are confirmed. Nobody else waits for that."""
+        waiting.promised = True
+        task = asyncio.create_task(self._hand_out(waiting, tasks))
+        self._promises.add(task)
+        task.add_done_callback(self._promises.discard)
+
+    async def _hand_out(self, waiting: _Waiting, tasks: Sequence[PulledTask]) -> None:
+        ready = await self._handing.confirmed(tasks)
+        waiting.promised = False
+        if waiting.done.done():
+            await self.give_back(ready)
+        elif ready or waiting.once:
+            waiting.done.set_result(ready)
+        else:
+            self._look_at((waiting.poller.tenant_id, waiting.poller.task_queue))
 
     async def _poll(self, pollers: Sequence[Poller]) -> Sequence[Sequence[PulledTask]]:
         """One look for them, within their tenants' quotas of running runs."""

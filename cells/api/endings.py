@@ -86,6 +86,7 @@ class Endings:
                     state=state,
                     attempt=completion.attempt.number,
                     next_attempt_at=completion.timer_at if waits else None,
+                    region_policy=completion.region_policy,
                 )
         if again:
             # Said before, perhaps a moment ago in this very batch; or the claim is somebody else's.

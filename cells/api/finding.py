@@ -14,6 +14,7 @@ from cells.api.texts import TARGET_ID_PATTERN
 from cells.contract import ErrorCode
 from cells.domain import ids
 from cells.domain.ids import RunKey
+from cells.domain.job import STRICT
 from cells.ports import JobRow, TargetRow
 
 JobId = Annotated[str, Path(description="A job's id.", examples=["job_01h455vb4pex5vsknk084sn02q"])]
@@ -36,11 +37,24 @@ def job_id_of(text: str) -> uuid.UUID:
 
 
 async def found_job(call: Call, job_id: uuid.UUID) -> JobRow:
-    """The caller's job of that id, or 404."""
+    """The caller's job of that id, or 404. Whatever the call changes of it is acknowledged as the job is."""
     row = await call.services.store.get_job(call.tenant_id, job_id)
     if row is None:
         raise not_found("job")
+    call.concerns(row.definition.region_policy)
     return row
+
+
+async def concerns_parent(call: Call, parent_id: uuid.UUID) -> None:
+    """The call changes something of a job or of an execution of a workflow."""
+    if await call.services.store.strict_parent(call.tenant_id, parent_id):
+        call.concerns(STRICT)
+
+
+async def concerns_selection(call: Call, selection_id: uuid.UUID) -> None:
+    """The call changes the jobs or dead letters of a selection."""
+    if await call.services.store.strict_selection(call.tenant_id, selection_id):
+        call.concerns(STRICT)
 
 
 def run_key_of(text: str) -> RunKey:

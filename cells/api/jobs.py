@@ -20,7 +20,7 @@ from cells.api.problems import key_reused
 from cells.api.queries import JobQuery
 from cells.api.routing import Call, Routes, Rule, answer, page
 from cells.contract import Scope
-from cells.domain.job import STRICT, Misfire, ScheduleType
+from cells.domain.job import Misfire, ScheduleType
 from cells.ports import Created, JobFilter, JobRow, NewJob
 
 routes = Routes("Jobs")
@@ -72,6 +72,7 @@ async def create_job(call: Call, body: JobIn) -> Response:
         traceparent=call.traceparent,
         state=building.first_state(body),
     )
+    call.concerns(job.definition.region_policy)
     document = documents.job_document(
         job_id=job_id,
         definition=job.definition,
@@ -101,20 +102,11 @@ async def create_job(call: Call, body: JobIn) -> Response:
         if created.key_reused:
             raise key_reused()
         if not created.created:
-            await _confirmed(call, job)
             return await _replayed(call, job_id, created, location)
     member = building.member_of(job, call.tenant_id, version=1)
     if member is not None:
         services.feed.add((member,))
-    await _confirmed(call, job)
     return answer(shown, 201, location, encoded=True)
-
-
-async def _confirmed(call: Call, job: NewJob) -> None:
-    """A STRICT job is acknowledged once another region has it. So is its replay: the first answer may have
-    been that it was not."""
-    if job.definition.region_policy == STRICT:
-        await call.services.store.confirm()
 
 
 def _notes(job: NewJob, now: datetime) -> list[str]:

@@ -266,8 +266,8 @@ def unconfirmed(_: ports.Retryable) -> Problem:
     return Problem(
         503,
         ErrorCode.UNCONFIRMED,
-        "It is stored in the cell's home region, and no other region has confirmed that yet. Repeat"
-        " the request with the same Idempotency-Key until it succeeds.",
+        "It is done in the cell's home region, and no other region has confirmed that yet. Repeat the"
+        " request, with the same Idempotency-Key where it has one, until it succeeds.",
         headers={"Retry-After": "1"},
     )
 

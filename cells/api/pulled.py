@@ -45,6 +45,7 @@ class Ended:
     state: RunState
     attempt: int
     next_attempt_at: datetime | None
+    region_policy: str = "HOME_ASYNC"
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -149,6 +150,7 @@ def said_before(run: PulledRun, ending: Ending) -> Ended | None:
                 state=run.state if last else RunState.RETRY_WAIT,
                 attempt=attempt.number,
                 next_attempt_at=next_at,
+                region_policy=run.claim.definition.region_policy,
             )
     return None
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from cells.api import documents, idempotency, pagination, shapes
 from cells.api.dlq import letter_document
-from cells.api.finding import RunId, run_key_of
+from cells.api.finding import RunId, concerns_parent, concerns_selection, run_key_of
 from cells.api.problems import Problem, conflict, not_found
 from cells.api.redrive_models import LetterFilterIn, LettersIn, RedriveQuery
 from cells.api.routing import Call, Routes, Rule, answer, page
@@ -134,6 +134,7 @@ async def _started(call: Call, row: SelectionRow, max_per_second: int) -> Respon
     services = call.services
     if not row.count:
         raise conflict("No open dead letter fits; there is nothing to do.")
+    await concerns_selection(call, row.selection_id)
     operation, started = await services.store.start_operation(
         call.fence,
         selection_id=row.selection_id,
@@ -167,6 +168,7 @@ async def _selection(call: Call, action: BulkAction, text: str) -> SelectionRow:
 async def redrive_one(call: Call, run_id: RunId) -> Response:
     """Try one dead letter again, now."""
     key = run_key_of(run_id)
+    await concerns_parent(call, key.parent_id)
     services = call.services
     try:
         members = await services.store.redrive_letter(
@@ -239,6 +241,7 @@ async def read_redrive(call: Call, redrive_id: RedriveId) -> Response:
 async def stop_redrive(call: Call, redrive_id: RedriveId) -> Response:
     """Stop a redrive or purge. What it has done stays done; the other letters stay where they are."""
     row = await _found(call, redrive_id)
+    await concerns_selection(call, row.selection_id)
     services = call.services
     try:
         row = await services.store.stop_operation(

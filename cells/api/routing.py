@@ -26,7 +26,8 @@ from starlette.responses import Response
 from cells.api import pagination, problems, reading, tracing
 from cells.contract import Caller, ErrorCode, Scope, allows
 from cells.domain import ids
-from cells.ports import Fence, TenantPlacement
+from cells.domain.job import STRICT
+from cells.ports import Fence, Retryable, TenantPlacement
 
 if TYPE_CHECKING:
     import uuid
@@ -80,6 +81,7 @@ class Call(Request):
     tenant: TenantPlacement  # only on routes that concern a tenant
     payload: bytes | None = None  # taken out of the body, where its model has one
     span: tracing.Span | None = None  # where spans are collected
+    strict: bool = False  # what it writes is acknowledged once another region has it
 
     @property
     def caller(self) -> Caller:
@@ -115,6 +117,12 @@ class Call(Request):
     def may(self, scope: Scope) -> bool:
         """Whether its caller holds a scope."""
         return allows(self.caller.scopes, scope)
+
+    def concerns(self, region_policy: str) -> None:
+        """What it writes is a thing of that region policy. Said before the first answer that is a success,
+        repeats and what is unchanged included: an earlier answer may have been that nobody confirmed it."""
+        if region_policy == STRICT:
+            self.strict = True
 
     def header(self, name: bytes) -> str | None:
         """The first header of that lower-case name."""
@@ -255,6 +263,8 @@ class _Route(APIRoute):
                         call.payload = reading.take_payload(fields)
                     given["body"] = await _read_body(call, fields, body_model, rule)
                 response = await function(call, **given)
+                if call.strict and rule.writes and response.status_code < 300:
+                    await _acknowledged(services)
                 status = response.status_code
                 return response
             except Exception as error:
@@ -272,6 +282,15 @@ class _Route(APIRoute):
                     tracing.end(call.span, call.scope, services, self.path_format, status)
 
         return handle
+
+
+async def _acknowledged(services: Services) -> None:
+    """Returns once another region has all that was written here. The log has one order: so it does not
+    matter who wrote it, or whether the request itself did."""
+    try:
+        await services.store.confirm()
+    except Retryable as fault:  # whatever the reason: it is done here, and known nowhere else
+        raise problems.unconfirmed(fault) from fault
 
 
 async def _read_body(call: Call, fields: reading.Fields, model: type[BaseModel], rule: Rule) -> BaseModel:

@@ -10,7 +10,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from cells.api import documents, history, pagination, shapes
-from cells.api.finding import RunId, run_key_of
+from cells.api.finding import RunId, concerns_parent, run_key_of
 from cells.api.holdups import holdup_of
 from cells.api.problems import conflict, invalid, not_found, query_fault
 from cells.api.queries import RunQuery
@@ -172,6 +172,7 @@ async def cancel_run(call: Call, run_id: RunId) -> Response:
     """Cancel a run. One that waits ends at once; one under way is asked to, and not retried.
     Cancelling it again changes nothing."""
     row = await _found(call, run_id)
+    await concerns_parent(call, row.key.parent_id)
     if row.state == "CANCELLED" or (row.state == "RUNNING" and row.cancel_requested):
         return _shown(call, row)
     services = call.services

@@ -11,6 +11,7 @@ from fastapi import Path, Query
 from starlette.responses import Response
 
 from cells.api import documents, idempotency, pagination, shapes
+from cells.api.finding import concerns_selection
 from cells.api.problems import Problem, conflict, not_found
 from cells.api.routing import Call, Routes, Rule, answer, page
 from cells.api.selection_models import ApplyIn, OperationQuery, SelectionIn
@@ -127,6 +128,7 @@ async def apply_selection(call: Call, selection_id: SelectionId, body: ApplyIn) 
         )
     if row.expires_at <= services.now():
         raise conflict("The selection has expired; make a new one.")
+    await concerns_selection(call, row.selection_id)
     operation, started = await services.store.start_operation(
         call.fence,
         selection_id=row.selection_id,
@@ -236,6 +238,7 @@ async def stop_operation(call: Call, operation_id: OperationId) -> Response:
     found = await services.store.get_operation(call.tenant_id, wanted)
     if found is None or found.action not in JOB_ACTIONS:
         raise not_found("operation")
+    await concerns_selection(call, found.selection_id)
     try:
         row = await services.store.stop_operation(
             call.fence, operation_id=wanted, actor=call.caller.actor, host_id=services.host.host_id

@@ -15,6 +15,7 @@ from cells.api.endings import Ended, Endings, Said
 from cells.api.feed import QueueFeed
 from cells.api.group_commit import GroupCommit
 from cells.api.handed_out import HandedOut
+from cells.api.handing import Handing
 from cells.api.idempotency import InFlight
 from cells.api.known_definitions import KnownDefinitions
 from cells.api.known_targets import KnownTargets
@@ -94,13 +95,6 @@ class Services:
             "cell_api_answers_total", "Answers by status", ("route", "method", "status")
         )
         handed_out = HandedOut()
-        self.desk = Desk(
-            store,
-            queue,
-            lambda: host.host_id,
-            metrics.histogram("cell_api_poll_tasks", "Tasks handed out by one look", buckets=SIZE_BUCKETS),
-            handed_out,
-        )
         self.heartbeats: GroupCommit[Beat, Extended | None] = GroupCommit(
             lambda beats: store.heartbeat(beats, host_id=host.host_id),
             most=_BEATS,
@@ -113,6 +107,14 @@ class Services:
             metrics.counter(
                 "cell_api_queue_missed_total", "Members the queue could not be told of; the sweeps add them"
             ),
+        )
+        self.desk = Desk(
+            store,
+            queue,
+            lambda: host.host_id,
+            metrics.histogram("cell_api_poll_tasks", "Tasks handed out by one look", buckets=SIZE_BUCKETS),
+            handed_out,
+            Handing(store, self.feed, lambda: host.host_id),
         )
         self.creator = Creator(
             store,

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from cells.api import documents, shapes
 from cells.api.endings import Ended, Said
 from cells.api.finding import RunId, run_key_of
-from cells.api.problems import Problem, body_fault, conflict, invalid, not_found, pointer_to
+from cells.api.problems import Problem, body_fault, conflict, invalid, not_found, pointer_to, unconfirmed
 from cells.api.pulled import Ending, Outcome
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.api.worker_models import (
@@ -25,6 +25,8 @@ from cells.api.worker_models import (
 from cells.contract import ErrorCode, Scope
 from cells.domain import ids
 from cells.domain.ids import RunKey
+from cells.domain.job import STRICT
+from cells.ports import Retryable
 from cells.pulling import Beat, Extended, Held
 
 routes = Routes("Workers")
@@ -113,6 +115,7 @@ async def complete_run(call: Call, run_id: RunId, body: CompleteIn) -> Response:
     (ended,) = await call.services.endings.put([_said(call.tenant_id, run_key_of(run_id), body)])
     if isinstance(ended, Problem):
         raise ended
+    call.concerns(ended.region_policy)
     return answer(_ended(run_id, body.epoch, ended))
 
 
@@ -130,15 +133,29 @@ async def complete_runs(call: Call, body: CompletesIn) -> Response:
         for key, item in zip(keys, body.items, strict=True)
         if key is not None
     ]
-    taken = iter(await call.services.endings.put(said) if said else ())
+    answers = await call.services.endings.put(said) if said else ()
+    alone = await _alone(call, answers)
+    taken = iter(answers)
     results: list[documents.Document] = []
     for key, item in zip(keys, body.items, strict=True):
         ended = not_found("run") if key is None else next(taken)
         if isinstance(ended, Problem):
             results.append(_refused(item.run_id, ended))
+        elif alone is not None and ended.region_policy == STRICT:
+            results.append(_refused(item.run_id, alone))
         else:
             results.append({"status": 200, **_ended(item.run_id, item.epoch, ended)})
     return answer({"results": results})
+
+
+async def _alone(call: Call, answers: Sequence[Ended | Problem]) -> Problem | None:
+    """What STRICT ends among them are told where no other region has them in time."""
+    if any(isinstance(one, Ended) and one.region_policy == STRICT for one in answers):
+        try:
+            await call.services.store.confirm()
+        except Retryable as fault:
+            return unconfirmed(fault)
+    return None
 
 
 def _said(tenant_id: uuid.UUID, key: RunKey, body: CompleteIn) -> Said:

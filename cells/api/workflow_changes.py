@@ -78,6 +78,7 @@ async def signal_workflow(
         host_id=call.services.host.host_id,
         again_only=never is not None,
     )
+    call.concerns(row.region_policy)
     if taken is None:
         raise not_found("workflow") if never is None else invalid([body_fault("", never)])
     return answer(
@@ -234,5 +235,6 @@ def _shown(
 ) -> Response:
     if row is None:
         raise not_found("workflow")
+    call.concerns(row.region_policy)
     document = workflow_document(row, region=call.services.settings.region, values_shown=shows_values(call))
     return answer(document, status, headers)

@@ -10,7 +10,7 @@ from fastapi import Path, Query
 from starlette.responses import Response
 
 from cells.api import pagination, shapes
-from cells.api.building import no_definition
+from cells.api.building import NEEDS_REGIONS, no_definition
 from cells.api.documents import Document, instant
 from cells.api.history import find_workflows
 from cells.api.problems import body_fault, conflict, invalid, not_found, too_large, unavailable
@@ -34,6 +34,7 @@ from cells.api.workflow_models import (
 )
 from cells.contract import Scope
 from cells.domain import ids
+from cells.domain.job import STRICT
 from cells.domain.workflow.folding import fold
 from cells.workflow_ports import WorkflowFilter, WorkflowRow
 from cells.workflows.effects import execution_of, input_hash
@@ -71,6 +72,8 @@ async def start_workflow(call: Call, body: StartIn) -> Response:
     known = await services.known_definitions.find(call.tenant_id, body.definition, body.version)
     if known is None:
         raise invalid([body_fault("/definition", no_definition(body.definition, body.version))])
+    if known.region_policy == STRICT and not services.settings.leased:
+        raise conflict(f"{body.definition} {known.version} cannot be started here: {NEEDS_REGIONS}.")
     new = execution_of(
         run_id=ids.workflow_run_id(services.fresh_id()),
         workflow_id=body.workflow_id,
@@ -86,6 +89,7 @@ async def start_workflow(call: Call, body: StartIn) -> Response:
     if isinstance(begun, Exception):
         raise begun
     row, created = begun
+    call.concerns(row.region_policy or known.region_policy)
     document = {
         "workflow_id": row.workflow_id,
         "run_id": ids.encode(ids.WORKFLOW_RUN, row.run_id),

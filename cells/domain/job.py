@@ -94,6 +94,7 @@ STRICT = "STRICT"
 #: Region policies under which a run has one place to be claimed in: elsewhere a lost region's runs
 #: may run again.
 ONE_REGION = frozenset({SINGLE_REGION, STRICT})
+HOME_ASYNC = "HOME_ASYNC"
 
 
 class OverlapPolicy(enum.StrEnum):

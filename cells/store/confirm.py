@@ -8,6 +8,7 @@ meanwhile share the next one.
 from __future__ import annotations
 
 import asyncio
+import uuid
 
 import psycopg
 from psycopg.errors import Diagnostic
@@ -16,7 +17,7 @@ from cells.observability.logs import logger
 from cells.ports import LeaseLost
 from cells.records import Unconfirmed
 from cells.store.base import StoreBase
-from cells.store.database import Connection, Database, fetch_one, run
+from cells.store.database import Connection, Database, fetch_one, fetch_row, run
 
 log = logger(__name__)
 
@@ -28,7 +29,7 @@ _NOT_WAITED_FOR = "canceling wait for synchronous replication"
 
 
 class Confirmation(StoreBase):
-    """`confirm`."""
+    """`confirm`, and what of it concerns."""
 
     _leased: bool  # whether the cell has sites in several regions
 
@@ -44,6 +45,21 @@ class Confirmation(StoreBase):
         if self._next is None:
             self._next = asyncio.create_task(self._after(self._confirming))
         await asyncio.shield(self._next)
+
+    async def strict_parent(self, tenant_id: uuid.UUID, parent_id: uuid.UUID) -> bool:
+        """See `confirming.ConfirmStore.strict_parent`."""
+        return await self._strict("strict_parent", {"tenant": tenant_id, "parent": parent_id})
+
+    async def strict_selection(self, tenant_id: uuid.UUID, selection_id: uuid.UUID) -> bool:
+        """See `confirming.ConfirmStore.strict_selection`."""
+        return await self._strict("strict_selection", {"tenant": tenant_id, "selection": selection_id})
+
+    async def _strict(self, look: str, parameters: dict[str, object]) -> bool:
+        if not self._leased:
+            return False
+        async with self._database.transaction() as connection:
+            (found,) = await fetch_row(connection, look, parameters)
+            return bool(found)
 
     async def _after(self, running: asyncio.Task[None] | None) -> None:
         """A mark that is written after this call of everybody who waits for it."""

@@ -13,6 +13,7 @@ import msgspec
 from cells.domain import ids
 from cells.domain.ids import RunKey
 from cells.domain.job import (
+    HOME_ASYNC,
     MAX_LEASE_SECONDS,
     MIN_LEASE_SECONDS,
     JobDefinition,
@@ -142,8 +143,14 @@ def derived_run(taken: Taken, seq: int) -> uuid.UUID:
     return ids.workflow_run_id(ids.derived_id(tenant_id=row.tenant_id, key=key))
 
 
+def inherited(policy: str, own: str) -> str:
+    """The region policy of what begins an execution under one of `policy`: that one, or where it is the
+    default what the execution's definition says."""
+    return own if policy == HOME_ASYNC else policy
+
+
 def child_of(taken: Taken, event: Event, version: int, region_policy: str) -> NewExecution:
-    """The child that was just begun."""
+    """The child that was just begun; `region_policy` is its definition's."""
     data, row = event.data, taken.row
     parent = {
         "run_id": ids.encode(ids.WORKFLOW_RUN, row.run_id),
@@ -156,7 +163,7 @@ def child_of(taken: Taken, event: Event, version: int, region_policy: str) -> Ne
         workflow_id=data["workflow_id"],
         definition=data["definition"],
         version=version,
-        region_policy=region_policy,
+        region_policy=inherited(row.region_policy, region_policy),
         given=data.get("input"),
         hash_=input_hash(data["definition"], data.get("version"), data.get("input")),
         at_ms=event.at,

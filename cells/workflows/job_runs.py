@@ -27,7 +27,7 @@ from cells.ports import Completion, Retryable, Store
 from cells.timers.pacing import Backoff
 from cells.workflow_ports import NewExecution
 from cells.workflows.bell import Ear
-from cells.workflows.effects import execution_of, input_hash
+from cells.workflows.effects import execution_of, inherited, input_hash
 
 log = logger(__name__)
 
@@ -129,7 +129,7 @@ def begin(start: JobStart, region_policy: str) -> NewExecution:
         workflow_id=workflow_id(start.key),
         definition=target.definition,
         version=start.version,
-        region_policy=region_policy,
+        region_policy=inherited(start.definition.region_policy, region_policy),
         given=given,
         hash_=input_hash(target.definition, target.definition_version, given),
         at_ms=start.now_ms,

@@ -20,6 +20,7 @@ from controlplane.console.lists import LONGEST, label
 from controlplane.console.schedule_cost import schedule_cost
 from controlplane.console.visit import Visit, tenant_page
 from controlplane.console.wording import OVERLAPS, ROLLS, parse
+from controlplane.topology.models import Site
 
 _SHOWN = 10
 _DRAWN = 50
@@ -134,6 +135,7 @@ def form_page(visit: Visit, form: JobForm, status: int = 200, **more: Any) -> Ht
             ("WORKFLOW", "A workflow does it"),
         ),
         "one_region": _one_region(visit, form, more.get("job")),
+        "several_regions": Site.objects.filter(cell__placements__tenant=visit.tenant).count() > 1,
         "callbacks": (("on_success", "When a run succeeds"), ("on_failure", "When a run fails for good")),
         "priorities": ("CRITICAL", "HIGH", "DEFAULT", "LOW"),
     }

@@ -58,10 +58,10 @@ WHERE t.tenant_id = g.tenant_id AND t.target_id = g.target_id AND t.state = 'APP
 RETURNING t.tenant_id, t.target_id, t.version;
 
 -- name: release_runs
--- Claims given back uncalled (tenant_id, parent, instant, ordinal): due now, the attempt not counted.
+-- Claims given back uncalled (tenant_id, parent, instant, ordinal): due now, or so long after, the attempt not counted.
 UPDATE runs r
 SET state = CASE WHEN r.cancel_requested THEN 'CANCELLED' ELSE 'RETRY_WAIT' END,
-    timer_at = CASE WHEN NOT r.cancel_requested THEN clock_timestamp() END,
+    timer_at = CASE WHEN NOT r.cancel_requested THEN clock_timestamp() + %(after_ms)s * interval '1 millisecond' END,
     finished_at = CASE WHEN r.cancel_requested THEN clock_timestamp() END,
     lease_expires_at = NULL, attempt = r.attempt - 1
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],

@@ -59,7 +59,7 @@ Overlap = Annotated[
 Delivery = Annotated[
     str | None, typer.Option(help="AT_LEAST_ONCE, or AT_MOST_ONCE (of jobs of a single region).")
 ]
-Region = Annotated[str | None, typer.Option("--region-policy", help="HOME_ASYNC or SINGLE_REGION.")]
+Region = Annotated[str | None, typer.Option("--region-policy", help="HOME_ASYNC, STRICT or SINGLE_REGION.")]
 ConcurrencyKey = Annotated[
     str | None, typer.Option("--concurrency-key", help="Jobs with the same key share --max-concurrent.")
 ]

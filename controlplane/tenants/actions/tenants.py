@@ -18,7 +18,7 @@ from controlplane.ownership import OwnershipStore
 from controlplane.tenants.changes import announce, tenant_changed
 from controlplane.tenants.models import SLUG, Quota, Tenant, TenantState
 from controlplane.topology.actions.placement import place_tenant, raise_beyond_headroom
-from controlplane.topology.models import Region
+from controlplane.topology.models import Region, Site
 from controlplane.workspace.pool import claim
 
 REGION_POLICIES = ("HOME_ASYNC", "STRICT", "SINGLE_REGION")
@@ -52,6 +52,13 @@ def _policy_faults(policy: str | None) -> list[Fault]:
             detail=f"{policy[:40]} is none; there are {', '.join(REGION_POLICIES)}",
         )
     ]
+
+
+def _check_regions(tenant: Tenant, policy: str | None) -> None:
+    """Jobs that say nothing would be refused one by one where their cell has nobody to confirm them."""
+    if policy == "STRICT" and Site.objects.filter(cell__placements__tenant=tenant).count() < 2:
+        detail = "STRICT needs a cell with sites in several regions; the tenant's has one"
+        raise Invalid([Fault(pointer="/default_region_policy", detail=detail)])
 
 
 def _name_faults(name: str | None) -> list[Fault]:
@@ -115,6 +122,7 @@ def create_tenant(
         tenant=tenant, dedicated=dedicated, cell=cell, override=override, store=store, actor=actor,
         reason=reason,
     )  # fmt: skip
+    _check_regions(tenant, default_region_policy)
     announce(tenant)
     return tenant
 
@@ -154,6 +162,7 @@ def update_tenant(
         **windows,
         "compensation_deadline_seconds": deadline,
     }
+    _check_regions(tenant, default_region_policy)
     changes = {f: v for f, v in wanted.items() if v is not None and getattr(tenant, f) != v}
     if not changes:
         return tenant
