@@ -233,11 +233,8 @@ class Store(
         ...
 
     async def complete(self, completions: Sequence[Completion], *, host_id: int) -> Applied: ...
-    async def release(
-        self, claims: Sequence[Claim], *, host_id: int, after_ms: int = 0
-    ) -> Sequence[Member]:
-        """Give claims back uncalled (drain, lost lease): RETRY_WAIT due now, or `after_ms` later; the attempt
-        is not counted."""
+    async def release(self, claims: Sequence[Claim], *, host_id: int, after_ms: int = 0) -> Sequence[Member]:
+        """Give claims back uncalled: RETRY_WAIT due now or `after_ms` later, the attempt not counted."""
         ...
 
     async def reap(self, *, host_id: int, limit: int = 1000, back_ms: int | None = None) -> Reaped:

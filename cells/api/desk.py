@@ -249,7 +249,7 @@ class Desk:
         return len(asking)
 
     def _promise(self, waiting: _Waiting, tasks: Sequence[PulledTask]) -> None:
-        """Have a poller get tasks once those of them that are STRICT are confirmed. Nobody else waits for that."""
+        """Have a poller get tasks once the STRICT ones are confirmed. Nobody else waits for that."""
         waiting.promised = True
         task = asyncio.create_task(self._hand_out(waiting, tasks))
         self._promises.add(task)

@@ -24,8 +24,8 @@ def is_strict(task: PulledTask) -> bool:
 
 class Handing:
     """Confirms claims. While no other region answers, what is claimed stands aside: it is given back and due
-    again a little later, so that tasks which wait for nobody are not kept behind it. Who comes meanwhile does not
-    wait to hear the same; one look at a time finds out whether a region answers again."""
+    again a little later, so that tasks which wait for nobody are not kept behind it. Who comes meanwhile
+    does not wait to hear the same; one look at a time finds out whether a region answers again."""
 
     def __init__(self, store: Store, feed: QueueFeed, host_id: Callable[[], int]):
         self._store = store

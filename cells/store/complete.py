@@ -149,18 +149,14 @@ class Completions(StoreBase):
                 entry.intent(tenant, "target.gone", target, version - 1, version)
                 entry.event(tenant, "target.gone", target, None, version=version)
 
-    async def release(
-        self, claims: Sequence[Claim], *, host_id: int, after_ms: int = 0
-    ) -> Sequence[Member]:
+    async def release(self, claims: Sequence[Claim], *, host_id: int, after_ms: int = 0) -> Sequence[Member]:
         """See `ports.Store.release`."""
         if not claims:
             return []
         members: list[Member] = []
         claims = sorted(claims, key=_place)
         async with self._database.transaction() as connection:
-            rows = await fetch_all(
-                connection, "release_runs", {**_held(claims), "after_ms": after_ms}
-            )
+            rows = await fetch_all(connection, "release_runs", {**_held(claims), "after_ms": after_ms})
             if not rows:
                 return []
             entry = Entry()

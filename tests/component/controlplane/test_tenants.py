@@ -25,7 +25,7 @@ from controlplane.tenants.actions.tenants import (
 )
 from controlplane.tenants.models import Tenant, WorkspaceSchema
 from controlplane.topology.actions.cells import cordon_cell
-from controlplane.topology.models import Placement, Tenure
+from controlplane.topology.models import Placement, Site, Tenure
 from controlplane.topology.use import live_use
 from tests.component.controlplane.console.cell import Cell as ConsoleCell
 from tests.component.controlplane.contents import contents
@@ -80,6 +80,22 @@ def test_every_fault_is_told_at_once_and_nothing_is_made(control: None) -> None:
         "/quotas/wishes", "/slug",
     ]  # fmt: skip
     assert not Tenant.objects.exists()
+
+
+def test_strict_by_default_needs_a_cell_in_several_regions(control: None) -> None:
+    cell = CellFactory()
+    tenant = TenantFactory(slug="one-region")
+    with pytest.raises(Invalid) as refused:
+        TenantFactory(slug="strict", default_region_policy="STRICT")
+    assert [f.pointer for f in refused.value.faults] == ["/default_region_policy"]
+    assert not Tenant.objects.filter(slug="strict").exists()
+    strict = {"tenant_id": tenant.id, "default_region_policy": "STRICT", "actor": ACTOR, "reason": REASON}
+    with pytest.raises(Invalid, match="several regions"):
+        update_tenant(**strict)
+    Site.objects.create(
+        cell=cell, region=RegionFactory(name="there"), url="http://127.0.0.1:2", primary=False
+    )
+    assert update_tenant(**strict).default_region_policy == "STRICT"
 
 
 def test_without_a_cell_there_is_no_tenant(control: None) -> None:

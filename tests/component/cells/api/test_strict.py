@@ -1,4 +1,4 @@
-"""What is STRICT is said to be done once another region has it, by whatever route; nothing else waits for that."""
+"""What is STRICT is done once another region has it, by whatever route; nothing else waits for that."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,19 @@ TIMING = Timing().scaled(0.3)
 class Site:
     """A server that is started whenever it has ended, and the keeper beside it."""
 
-    def __init__(self, engine: Postgres, settings: Settings, ownership_url: str) -> None:
+    def __init__(
+        self,
+        engine: Postgres,
+        settings: Settings,
+        ownership_url: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.engine = engine
         self.settings = settings
         self.store = PostgresOwnershipStore(ownership_url)
-        self.keeper = Keeper(settings, self.store)
+        self.clock = clock
+        self.keeper = Keeper(settings, self.store, clock=clock)
         self.url = settings.databases[settings.region]
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -81,7 +90,7 @@ class Site:
             thread.join(30)
         children.end_leftovers(self.settings.data, "postgres", how=signal.SIGKILL)
         # What a new process would know: nothing.
-        self.keeper = Keeper(self.settings, self.store)
+        self.keeper = Keeper(self.settings, self.store, clock=self.clock)
 
     def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.url, autocommit=True, connect_timeout=3) as connection:
