@@ -26,7 +26,9 @@ from cells.api.workflow_models import MigrateIn, ReasonIn, ResetIn, ResolveIn, S
 from cells.api.workflows import WorkflowIdPath, present_workflow
 from cells.contract import ErrorCode, Scope
 from cells.domain import ids
+from cells.domain.job import STRICT
 from cells.domain.workflow.compatibility import Divergence, first_divergence
+from cells.domain.workflow.execution import Status
 from cells.workflow_ports import WorkflowRow
 from cells.workflows.changing import Change, Diverges, migration, reset
 
@@ -35,6 +37,11 @@ routes = Routes("Workflows")
 _encode = msgspec.json.Encoder().encode
 _WRITES = Rule(scope=Scope.WORKFLOWS_WRITE, writes=True)
 _OPTIONAL = Rule(scope=Scope.WORKFLOWS_WRITE, writes=True, body_optional=True)
+#: Where a STRICT workflow is once it has done what it was told.
+_HEEDED = {
+    "CANCEL": (Status.COMPENSATING, Status.COMPENSATED, Status.COMPENSATION_STUCK, Status.CANCELLED),
+    "TERMINATE": (Status.TERMINATED,),
+}
 #: As definitions name what their steps wait for.
 _SIGNAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 SignalName = Annotated[str, Path(description="What a step waits for.", examples=["picked_up"])]
@@ -162,6 +169,8 @@ async def migrate_workflow(call: Call, workflow_id: WorkflowIdPath, body: Migrat
     """Go on under another version. One that would not have recorded what is recorded already is 422
     NONDETERMINISTIC_DEFINITION_CHANGE with the first event that differs."""
     row = await present_workflow(call, workflow_id)
+    if row.region_policy == STRICT and row.version == body.version:
+        return _shown(call, row, 200)  # a repeat: the first answer may have been that nobody confirmed it
     found = await found_definition(call, row.definition, body.version)
     definition = read_definition(found.source, found.name, found.version)
     # Replayed where it holds up nobody; under the lock only what was recorded meanwhile.
@@ -190,6 +199,8 @@ def _never(signal: str, row: WorkflowRow, signals: frozenset[str]) -> str:
 
 async def _told(call: Call, workflow_id: str, kind: str, run_id: str | None, **data: str | None) -> Response:
     found = await present_workflow(call, workflow_id, run_id)
+    if found.region_policy == STRICT and found.status in _HEEDED.get(kind, ()):
+        return _shown(call, found, 202)  # a repeat, as above
     said = {name: value for name, value in data.items() if value is not None}
     row = await call.services.store.tell_workflow(
         call.fence,

@@ -1,5 +1,5 @@
-"""A process of a cell, as far as histories need one: it makes STRICT jobs, runs what is due, and remembers what
-it acknowledged. Nothing is acknowledged, and nothing called, before it is confirmed."""
+"""A process of a cell, as far as histories need one: it makes STRICT jobs, runs what is due, and remembers
+what it acknowledged. Nothing is acknowledged, and nothing called, before it is confirmed."""
 
 from __future__ import annotations
 

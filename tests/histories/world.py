@@ -1,5 +1,5 @@
-"""Three sites of a cell `x` with their keepers, a cell `y` of one region, and the ownership store: a proxy for
-each directed link between them, and a clock of its own for each region."""
+"""Three sites of a cell `x` with their keepers, a cell `y` of one region, and the ownership store: a proxy
+for each directed link between them, and a clock of its own for each region."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """histories: short random histories of three small clusters of a cell, and of a cell beside it: kills, cuts,
 held and slow links, wrong clocks, planned handovers, moves and returns. After each: no acknowledged STRICT
 write is lost, no occurrence is without a run, no record is completed twice, no tenant was active in two
-cells. `HISTORIES=200`, `SEED=…` of the first: each is drawn from its own seed, so `HISTORIES=1` repeats one."""
+cells. `HISTORIES=200`, `SEED=…` of the first: each is drawn from its own seed, `HISTORIES=1` repeats one."""
 
 from __future__ import annotations
 

@@ -14,9 +14,12 @@ from cells.domain import ids
 from cells.domain.run import RunState
 from tests.component.cells.api.harness import Api, Cell
 from tests.component.cells.api.test_workers import POLL, QUEUE, claim_run, task_job
+from tests.component.cells.api.test_workflows import engine
 from tests.component.cells.api.waiting import waiting_run
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+__all__ = ["engine"]
 
 TARGET = "tgt_email"
 DEFINITION = b"""
@@ -138,8 +141,8 @@ async def test_workers_get_what_another_region_knows_to_be_theirs(
     monkeypatch.setattr("cells.api.handing.ASIDE_SECONDS", 0.1)
     api = running.with_engines(leased=True)
     strict = await task_job(api, region_policy="STRICT", delivery="AT_MOST_ONCE")
-    run_id = f"{strict['job_id']}:{strict['next_run_at']}:1"
-    await claim_run(running, run_id)
+    await running.claim(strict["job_id"])
+    run_id = (await api.get(f"/v1/jobs/{strict['job_id']}"))["recent_runs"][0]["run_id"]
     with cut(running):
         nobody = await api.ok("POST", POLL, {"worker_id": "w", "wait_seconds": 0})
         assert nobody["tasks"] == []
@@ -150,7 +153,8 @@ async def test_workers_get_what_another_region_knows_to_be_theirs(
         polling = asyncio.create_task(
             api.ok("POST", POLL, {"worker_id": "w", "wait_seconds": 20, "max_tasks": 2})
         )
-        await claim_run(running, f"{plain['job_id']}:{plain['next_run_at']}:1")
+        await running.claim(plain["job_id"])
+        await running.services.desk.announce([(api.tenant, QUEUE)])
         (got,) = (await polling)["tasks"]
     assert (aside["state"], aside["attempts"]) == ("RETRY_WAIT", [])
     assert got["run_id"].startswith(plain["job_id"])
@@ -176,7 +180,6 @@ async def test_workers_get_what_another_region_knows_to_be_theirs(
         assert many[1]["problem"]["code"] == "UNCONFIRMED"
     many = (await api.ok("POST", "/v1/runs:complete", ends))["results"]
     assert [(result["status"], result["state"]) for result in many] == [(200, "SUCCEEDED")] * 2
-    assert QUEUE in POLL
 
 
 async def test_what_is_said_to_a_strict_workflow_waits_for_another_region(running: Cell) -> None:
@@ -197,6 +200,73 @@ async def test_what_is_said_to_a_strict_workflow_waits_for_another_region(runnin
     moved = DEFINITION.replace(b"version: 1", b"version: 2")
     await ask.api.ok("PUT", path[:-1] + "2", moved, status=201)
     await ask("POST", "/v1/workflows/o-1:migrate", {"version": 2}, status=200)
-    await ask("POST", "/v1/workflows/o-1:reset", {"step": "wait"}, status=200, **ask.key("reset"))
     await ask("POST", "/v1/workflows/o-1:terminate", {}, status=202)
     assert ids.decode(ids.WORKFLOW_RUN, begun["run_id"]) is not None
+
+
+PARENT = b"""
+workflow: outer
+version: 1
+region_policy: STRICT
+steps:
+  - id: ship
+    activity: { task_queue: shipping, type: ship }
+  - id: sub
+    start_workflow: { definition: inner, wait: false }
+"""
+INNER = b"""
+workflow: inner
+version: 1
+steps:
+  - id: nap
+    sleep: 1h
+"""
+
+
+async def test_what_a_strict_workflow_does_is_known_elsewhere_before_anybody_does_it(
+    running: Cell, engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cells.api.handing.ASIDE_SECONDS", 0.1)
+    api = running.with_engines(leased=True)
+    for name, text in (("outer", PARENT), ("inner", INNER)):
+        await api.ok("PUT", f"/v1/workflow-definitions/{name}/versions/1", text, status=201)
+    polls = "/v1/task-queues/shipping/tasks:poll"
+
+    async def backlog() -> bool:
+        answer = await api.send("GET", "/v1/task-queues/shipping")
+        return answer.status_code == 200 and bool(answer.json()["backlog"])
+
+    with cut(running):
+        # The engine decides without waiting: what it has decided is nothing that anybody has done yet.
+        await api.problem(
+            "POST",
+            "/v1/workflows",
+            {"workflow_id": "o", "definition": "outer"},
+            status=503,
+            code="UNCONFIRMED",
+        )
+        await eventually(backlog)
+        assert (await api.ok("POST", polls, {"worker_id": "w", "wait_seconds": 0}))["tasks"] == []
+    (step,) = (await api.get("/v1/workflows/o/timeline"))["steps"]
+    run_id = step["run"]["run_id"]
+
+    async def handed_out() -> Any:
+        if (await api.get(f"/v1/runs/{run_id}"))["state"] == "RETRY_WAIT":
+            await claim_run(running, run_id)
+        return (await api.ok("POST", polls, {"worker_id": "w", "wait_seconds": 0}))["tasks"]
+
+    (task,) = await eventually(handed_out)
+    # The log has one order: whoever has the claim has the decision and the start before it.
+    await api.ok(
+        "POST", f"/v1/runs/{task['run_id']}:complete", {"epoch": task["epoch"], "outcome": "SUCCEEDED"}
+    )
+
+    async def child() -> Any:
+        return (await api.get("/v1/workflows?definition=inner"))["items"]
+
+    (inner,) = await eventually(child)
+    assert inner["region_policy"] == "STRICT", "a child has its parent's"
+    ask = Asking(running, "STRICT")
+    await ask("POST", "/v1/workflows/o:terminate", {}, status=202)
+    again = await ask("POST", "/v1/workflows/o:reset", {"step": "ship"}, status=200, **ask.key("reset"))
+    assert again["region_policy"] == "STRICT"
