@@ -1,7 +1,8 @@
 """The desk where pollers wait for tasks.
 
-All polls of this process are served by one statement at a time. A poll is looked after when it comes,
-when tasks of its queue are announced, and once a second in case an announcement was lost. A poller
+All polls of this process are served by one statement at a time. A poll is looked after when it comes (a
+moment later where the last look at its queue came up short just now), when tasks of its queue are
+announced, and once a second in case an announcement was lost. A poller
 that has left gets nothing; what was claimed for it at that very moment is given back at once.
 """
 
@@ -28,12 +29,16 @@ log = logger(__name__)
 MOST_TASKS = 1000
 #: How long a look waits for company when the last one had some (seconds).
 LINGER_SECONDS = 0.002
+#: A queue that had less than was asked for is looked at again for new polls after so long, unless tasks are
+#: announced: what ends under load makes its worker ask at once, mostly before there is more (seconds).
+SHORT_SECONDS = 0.01
 #: Looked at all queues at least this often (seconds).
 LOOK_SECONDS = 1.0
 #: How long a poll that does not wait may wait for its look (seconds).
 ONE_LOOK_SECONDS = 5.0
 #: How often it is written down who polled (seconds).
 SEEN_SECONDS = 1.0
+_SHORT_KEPT = 10_000
 
 
 class _Waiting:
@@ -67,6 +72,8 @@ class Desk:
         self._handed_out = handed_out
         self._waiting: dict[QueueId, list[_Waiting]] = {}
         self._hungry: dict[QueueId, None] = {}
+        self._short: dict[QueueId, float] = {}  # when a look at it came up short
+        self._later: set[QueueId] = set()  # to be looked at in a moment
         self._server: asyncio.Task[None] | None = None
         self._looker: asyncio.Task[None] | None = None
         self._seen: dict[tuple[QueueId, str], bool] = {}
@@ -94,7 +101,7 @@ class Desk:
         waiting = _Waiting(poller, asyncio.get_running_loop().create_future(), once=wait_seconds <= 0)
         queue = (poller.tenant_id, poller.task_queue)
         self._waiting.setdefault(queue, []).append(waiting)
-        self._look_at(queue)
+        self._came(queue, once=waiting.once)
         try:
             await asyncio.wait(
                 {waiting.done, gone},
@@ -167,6 +174,19 @@ class Desk:
             if queue in self._waiting:
                 self._look_at(queue)
 
+    def _came(self, queue: QueueId, *, once: bool) -> None:
+        """A poll has come to it."""
+        loop = asyncio.get_running_loop()
+        if once or loop.time() - self._short.get(queue, -SHORT_SECONDS) >= SHORT_SECONDS:
+            self._look_at(queue)
+        elif queue not in self._later:
+            self._later.add(queue)
+            loop.call_later(SHORT_SECONDS, self._after_a_moment, queue)
+
+    def _after_a_moment(self, queue: QueueId) -> None:
+        self._later.discard(queue)
+        self._heard([queue])
+
     def _look_at(self, queue: QueueId) -> None:
         self._hungry[queue] = None
         if self._server is None:
@@ -180,6 +200,8 @@ class Desk:
             others.remove(waiting)
             if not others:
                 del self._waiting[queue]
+                if len(self._short) > _SHORT_KEPT:
+                    self._short.clear()
 
     async def _look(self) -> None:
         try:
@@ -226,10 +248,12 @@ class Desk:
             log.exception("polling for tasks failed in here")
             return 0
         undelivered: list[PulledTask] = []
-        handed = 0
+        handed, now = 0, asyncio.get_running_loop().time()
         for waiting, tasks in zip(asking, got, strict=True):
             if len(tasks) < waiting.poller.count:
-                cut.discard((waiting.poller.tenant_id, waiting.poller.task_queue))  # nothing is left there
+                queue = (waiting.poller.tenant_id, waiting.poller.task_queue)
+                cut.discard(queue)  # nothing is left there
+                self._short[queue] = now
             if not tasks:
                 if waiting.once and not waiting.done.done():
                     waiting.done.set_result(())

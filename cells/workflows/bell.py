@@ -6,6 +6,7 @@ A bell that is not heard costs a second: engines look by themselves, too. Ringin
 from __future__ import annotations
 
 import asyncio
+import uuid
 
 from redis.exceptions import RedisError
 
@@ -46,6 +47,7 @@ class Bell:
         self._client = connect(url)
         self._hearing = connect(url, socket_timeout=None)
         self._channel = Keys(cell).prefix + "workflows"
+        self._name = uuid.uuid4().bytes
         self._ears: list[Ear] = []
         self._teller: asyncio.Task[None] | None = None
         self._again = False
@@ -86,7 +88,7 @@ class Bell:
         try:
             while self._again:
                 self._again = False
-                await self._client.publish(self._channel, b"1")
+                await self._client.publish(self._channel, self._name)
                 await asyncio.sleep(_TELL_SECONDS)
         except (RedisError, OSError) as fault:
             log.warning("engines of other processes are not told", fault=str(fault)[:200])
@@ -98,9 +100,10 @@ class Bell:
             try:
                 async with self._hearing.pubsub() as channel:
                     await channel.subscribe(self._channel)
-                    async for _ in channel.listen():
-                        # Subscribing is heard, too: nobody knows what was said before.
-                        self._heard()
+                    async for said in channel.listen():
+                        # Subscribing is heard, too: nobody knows what was said before. Who rang has heard it.
+                        if said["data"] != self._name:
+                            self._heard()
             except (RedisError, OSError) as fault:
                 log.warning("engines of other processes are not heard", fault=str(fault)[:200])
             await asyncio.sleep(_PAUSE_SECONDS)

@@ -35,7 +35,8 @@ LOOK_SECONDS = 1.0
 SHARE_SECONDS = 1.0
 #: Until the next look where something is due that could not be taken (seconds).
 TAKEN_ELSEWHERE_SECONDS = 0.1
-#: Under load rounds are spaced out, so that each has several executions (seconds).
+#: Under load rounds are spaced out, so that each has several executions (seconds): behind a round of many,
+#: and behind one that followed another closely.
 GAP_SECONDS = 0.004
 _BUSY = 8
 
@@ -71,6 +72,7 @@ class WorkflowEngine:
         self._shards: list[int] = []
         self._share_again = 0.0
         self._rates_again = 0.0
+        self._worked = float("-inf")  # steady clock: when the last round with work ended
         self._steps = metrics.counter("engine_steps_total", "Workflow steps that ended")
         self._events = metrics.counter("engine_events_total", "Events appended to histories")
         self._refolds = metrics.counter("engine_histories_read_total", "Histories that were not in the cache")
@@ -165,7 +167,8 @@ class WorkflowEngine:
         await self._hand_on(stepped)
         if not any(turn.events for turn in stepped.turns):
             return min(pause, 0.05)
-        if len(stepped.turns) >= _BUSY and not stepped.more:
+        close, self._worked = started - self._worked <= 2 * GAP_SECONDS, self._clock.monotonic()
+        if (close or len(stepped.turns) >= _BUSY) and not stepped.more:
             await asyncio.sleep(GAP_SECONDS)
         return 0.0
 

@@ -251,6 +251,19 @@ async def test_a_waiting_poll_is_woken_at_once(running: Cell, monkeypatch: pytes
     assert [await p for p in still] == [[]]
 
 
+async def test_a_poll_behind_one_that_found_nothing_is_looked_after_in_a_moment(
+    running: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody announces what came meanwhile, and nobody looks by himself."""
+    monkeypatch.setattr("cells.api.desk.LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("cells.api.desk.SHORT_SECONDS", 0.3)
+    api = running.with_engines()  # with a desk of its own
+    assert await poll(api) == []
+    job = await offered(running)
+    (task,) = await poll(api, wait_seconds=20)
+    assert task["job_id"] == job["job_id"]
+
+
 async def test_who_leaves_loses_nothing(running: Cell) -> None:
     api = running.with_engines()
     desk = api.app.state.services.desk
