@@ -22,9 +22,11 @@ from cells.workflows.turning import TURN_LIMIT, Turning
 
 log = logger(__name__)
 
-#: Executions and bytes of their histories that are kept folded.
+#: Executions that are kept folded, and the memory they may take (bytes).
 KEPT_EXECUTIONS = 20_000
-KEPT_BYTES = 64 << 20
+KEPT_BYTES = 40 << 20
+#: What a folded execution takes: itself, and so many times the bytes of its history (as measured).
+_EACH, _PER_BYTE = 1_600, 5
 #: Events that one round decides; behind those, the rest of its executions decide so many at least.
 ROUND_EVENTS, _LEAST_EVENTS = 20_000, 20
 #: What cannot be decided or written is looked at again after so long, then after twice that, and so on.
@@ -50,6 +52,11 @@ class _Known:
     version: int
     waits_newest: tuple[str, ...]  # children of which it starts the newest version
     waits_fixed: tuple[tuple[str, int], ...]
+
+
+def _memory(execution: Execution) -> int:
+    """What it takes when it is kept (bytes)."""
+    return _EACH + _PER_BYTE * execution.bytes
 
 
 class CachedPlanner:
@@ -129,7 +136,7 @@ class CachedPlanner:
         if known is None or known.definition is None:
             log.error("a workflow cannot be decided", workflow=row.workflow_id, definition=row.definition)
             return self._later(taken)
-        before = folded.execution.bytes
+        before = _memory(folded.execution)
         self._folded.move_to_end(key)
         turning = Turning(
             taken,
@@ -143,7 +150,7 @@ class CachedPlanner:
             turn = turning.run(max(_LEAST_EVENTS, min(TURN_LIMIT, self._left)))
             self._left -= len(turn.events)
         finally:
-            self._bytes += folded.execution.bytes - before
+            self._bytes += _memory(folded.execution) - before
         folded.next_seq = folded.execution.last_seq + 1
         if not turn.open:
             self.forget([key])
@@ -193,7 +200,7 @@ class CachedPlanner:
         for key in keys:
             dropped = self._folded.pop(key, None)
             if dropped is not None:
-                self._bytes -= dropped.execution.bytes
+                self._bytes -= _memory(dropped.execution)
 
     def forget_all(self) -> None:
         """A transaction failed: none of its executions is known any more."""
@@ -203,13 +210,13 @@ class CachedPlanner:
     def _keep(self, key: _Key, folded: _Folded) -> None:
         self.forget([key])
         self._folded[key] = folded
-        self._bytes += folded.execution.bytes
+        self._bytes += _memory(folded.execution)
 
     def trim(self) -> None:
-        """Let go of what was looked at longest ago, between two rounds."""
-        while len(self._folded) > KEPT_EXECUTIONS or self._bytes > KEPT_BYTES:
+        """Let go of what was looked at longest ago, between two rounds. The last one stays, however long."""
+        while len(self._folded) > KEPT_EXECUTIONS or (self._bytes > KEPT_BYTES and len(self._folded) > 1):
             _, dropped = self._folded.popitem(last=False)
-            self._bytes -= dropped.execution.bytes
+            self._bytes -= _memory(dropped.execution)
 
     def _find(self, tenant_id: uuid.UUID, name: str, version: int | None) -> tuple[int, str] | None:
         tenant = tenant_id.int
