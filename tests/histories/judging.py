@@ -96,8 +96,8 @@ def _unticked(connection: psycopg.Connection, tenant: uuid.UUID, ticks: NewJob) 
     if row is None or row[0] is None or ticks.next_run_at is None:
         return [f"the job for each second of {tenant} is lost"]
     told = connection.execute(
-        "SELECT coalesce(sum(coalesce(skipped, 1)), 0)::int FROM runs"
-        " WHERE tenant_id = %s AND parent_id = %s AND scheduled_for < %s",
+        "SELECT coalesce(sum(CASE WHEN state = 'SKIPPED' THEN skipped ELSE 1 END), 0)::int FROM runs"
+        " WHERE tenant_id = %s AND parent_id = %s AND scheduled_for < %s AND ordinal = 0",
         (tenant, ticks.job_id, row[0]),
     ).fetchone()
     wanted = round((row[0] - ticks.next_run_at).total_seconds())

@@ -37,7 +37,7 @@ class Move:
         self._move = uuid.uuid4()
         self._attempt = 0
         self._epoch = 0
-        self.outcome = ""
+        self.outcome = self.why = ""
         for process in processes[source]:
             process.hand_on = self._hand_on
 
@@ -55,7 +55,8 @@ class Move:
                     self.outcome = "stayed"
                     return
                 await self._try(owned)
-            except (*PASSING, Superseded):
+            except (*PASSING, Superseded) as fault:
+                self.why = f"{type(fault).__name__}: {fault}"[:200]
                 await asyncio.sleep(0.2)
 
     async def _owned(self) -> TenantOwnership:

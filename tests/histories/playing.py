@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
 
+import structlog
+
 from cells.ports import Fence, NewJob, TenantConfig, TenantPlacement
 from tests.component.cells.store.world import every, new_job, secret, target
 from tests.histories.cell import PASSING, Process, Record
@@ -19,6 +21,8 @@ from tests.histories.script import Fault, Script
 from tests.histories.witness import Witness
 from tests.histories.world import World
 from tests.waiting import eventually
+
+log = structlog.get_logger(__name__)
 
 #: How long anything may take when nothing is wrong any more (seconds).
 _PATIENCE = 120.0
@@ -118,6 +122,8 @@ class Stage:
         faults += await asyncio.to_thread(faults_of, record, dict(ticking.values()), homes, since)
         did = Counter[str](fault.what for fault in script.faults)
         did.update(move.outcome for move in moves)
+        for move in moves:
+            log.info("move", to=move.destination, outcome=move.outcome, why=move.why)
         acked = Counter(ack.what for ack in record.acks)
         did.update(
             acknowledged_jobs=acked["create"],

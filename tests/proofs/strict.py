@@ -5,6 +5,7 @@ changes and endings included, survives the loss of its region the moment after."
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -18,10 +19,12 @@ from tests.strict_routes import NOT_TWICE, Things, confirmed, once, poll_once, u
 from tests.waiting import eventually_sync
 
 CELL = "shared-1"
+#: Of each kind of change that is acknowledged before the region is lost; `JOBS=…`.
 JOBS = 100
 
 
-def main(jobs: int = JOBS) -> dict[str, Any]:
+def main(jobs: int | None = None) -> dict[str, Any]:
+    jobs = jobs or int(os.environ.get("JOBS", JOBS))
     environment = {"CLOCKHOUSE_CELLS": CELL, "CLOCKHOUSE_DEMO_JOBS": "0"}
     with Recorder() as target, RegionalStack(environment=environment) as stack:
         return prove_strict(stack, target, jobs=jobs)
