@@ -19,7 +19,7 @@ class Fault:
     """Something that goes wrong at a time, and is mended after a while (seconds)."""
 
     at: float
-    what: str  # kill, cut, hold, slow, isolate, hand-over
+    what: str  # kill, isolate, alone, cut, hold, slow, hand-over
     where: tuple[str, ...]  # a region, or a directed link
     lasts: float = 0.0
     delays: tuple[float, float] = (0.0, 0.0)  # slow: outward and back
@@ -53,7 +53,7 @@ def script_of(seed: int) -> Script:
 
 def _fault(chance: random.Random) -> Fault:
     what = chance.choices(
-        ("kill", "isolate", "cut", "hold", "slow", "hand-over"), weights=(5, 4, 3, 2, 2, 3)
+        ("kill", "isolate", "alone", "cut", "hold", "slow", "hand-over"), weights=(5, 4, 3, 3, 2, 2, 3)
     )[0]
     region = chance.choice(REGIONS)
     where: tuple[str, ...] = (region,)

@@ -87,6 +87,9 @@ class World:
             case "isolate", (region,):
                 for pair in self.links.of(region):
                     self.links.cut(*pair)
+            case "alone", (region,):  # nobody follows it, and it may own the cell
+                for other in self.sites.keys() - {region}:
+                    self.links.cut(other, region)
             case "cut", (source, target):
                 self.links.cut(source, target)
             case "hold", (source, target):
@@ -106,7 +109,7 @@ class World:
                 if region in self.down:
                     self.down.discard(region)
                     self.sites[region].start()
-            case "isolate", (region,):
+            case "isolate" | "alone", (region,):
                 for pair in self.links.of(region):
                     self.links.mend(*pair)
             case "cut" | "hold" | "slow", (source, target):
