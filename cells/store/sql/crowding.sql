@@ -1,9 +1,9 @@
 -- name: crowding_waits
 -- What a tenant's runs waited for (tenant_id), by the minute they began in; the newest scheduled at most. As
 -- `time_split` shows it for one run: the last attempt could begin when it was due, or when its retry was. What was
--- asked for behind its time (a backfill, a ONCE in the past) has waited for its window at most.
+-- asked for behind its time (a backfill, a ONCE in the past) waited for no window.
 SELECT date_trunc('minute', claimed_at, 'UTC') AS minute, count(*)::bigint,
-       sum(greatest(least(due_at - scheduled_for, window_most), '0'))::interval,
+       coalesce(sum(greatest(due_at - scheduled_for, '0')) FILTER (WHERE due_at - scheduled_for <= window_most), '0')::interval,
        sum(greatest(ready_at - due_at, '0'))::interval,
        coalesce(sum(greatest(released_at - ready_at, '0')), '0')::interval,
        coalesce(sum(greatest(claimed_at - coalesce(released_at, ready_at), '0')) FILTER (WHERE pulled), '0')::interval,

@@ -63,7 +63,7 @@ async def test_a_period_is_told_part_by_part(running: Cell) -> None:
     waited = parts["own_queue"] + parts["others"]
     assert parts["others"] >= int(waited * 0.74)
     assert told["crowded_minutes"][0]["others_ms"] == parts["others"]
-    assert (parts["retries"], parts["quota"], parts["workers"]) == (0, 0, 0)
+    assert (parts["window"], parts["retries"], parts["quota"], parts["workers"]) == (0, 0, 0, 0)
 
     # The tenant itself is told coarsely, and the same again for a minute.
     mine = await running.api.get(f"/v1/delays?{DAY}")
