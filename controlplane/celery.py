@@ -91,6 +91,11 @@ app.conf.update(
             "schedule": 2.0,
             "options": {"expires": 2},
         },
+        "drive evacuations that nobody drives": {
+            "task": "controlplane.evacuations.tasks.drive_evacuations",
+            "schedule": 2.0,
+            "options": {"expires": 2},
+        },
         "look after cells": {
             "task": "controlplane.topology.tasks.observe_cells",
             "schedule": 10.0,
@@ -207,6 +212,7 @@ app.autodiscover_tasks(
     [
         "controlplane.events",
         "controlplane.moves",
+        "controlplane.evacuations",
         "controlplane.custody",
         "controlplane.notifications",
         "controlplane.operators",

@@ -49,6 +49,7 @@ SHARED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "controlplane.moves",
+    "controlplane.evacuations",
     "controlplane.notifications",
     "controlplane.custody",
     "controlplane.operators",  # behind allauth, whose admin pages it replaces

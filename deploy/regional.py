@@ -88,6 +88,7 @@ class RegionalEnvironments(Environments):
             "SITE_DATA": str(self._home.folder / f"postgres-{site.key}" / "data"),
             "SITE_BINARIES": str(postgres_binaries()),
             "SITE_BIND": self._ports.bind(f"keeper-{site.key}"),
+            "SITE_KEY": self._state.cell_key(site.cell),
         }
 
     def router_in(self, region: str, cell: str) -> dict[str, str]:
@@ -273,6 +274,7 @@ class RegionalInstallation(Installation):
                 "name": cell,
                 "url": ",".join(self._ports.url(f"cell-{cell}-{region}") for region in REGIONS),
                 "key_hex": self._state.cell_key(cell),
+                "keepers": {region: self._ports.url(f"keeper-{cell}-{region}") for region in REGIONS},
             }
             for cell in self._options.cells
         ]

@@ -183,6 +183,18 @@ class Cluster:
         self._stop_following()
         return self._steady_place(seconds)
 
+    def last_commits(self) -> tuple[float | None, float | None]:
+        """When the newest commits were made (seconds since 1970, by the clock of who made them): this primary's
+        own, and the newest it replayed as a standby, also before it was promoted. None: none is known."""
+        with self._connected() as connection:
+            row = connection.execute(_named("last_commits")).fetchone() or (None, None)
+            return row[0], row[1]
+
+    def stop_following(self) -> None:
+        """Receives nothing from now on, until `follow`. Nothing happens where it follows nobody."""
+        if self.look().follows:
+            self._stop_following()
+
     def _stop_following(self) -> None:
         with self._connected() as connection:
             _set(connection, "follow_named", "")

@@ -90,13 +90,7 @@ def _keep(settings: Settings, store: OwnershipStore) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     keeper = Keeper(settings, store)
-    with serving(
-        keeper,
-        cell=settings.cell,
-        region=settings.region,
-        host=settings.bind_host,
-        port=settings.bind_port,
-    ):
+    with serving(keeper, settings):
         keeper.run(stop)
 
 

@@ -28,7 +28,7 @@ from controlplane.regions.deciding import Act, Decision, Known, decide, newest, 
 from controlplane.regions.returning import Returning
 from controlplane.regions.settings import Settings
 from controlplane.regions.takeover import settle_tenants
-from controlplane.regions.wishes import OPERATOR, Wishes
+from controlplane.regions.wishes import OPERATOR, Cut, Wishes
 
 _LOG = structlog.get_logger(__name__)
 
@@ -59,6 +59,11 @@ class Status:
     streaming: bool = False
     primary: bool = False
     standbys: list[dict[str, Any]] = field(default_factory=list)
+    position: int = 0  # in the log: flushed by a primary, received or replayed by a standby
+    #: Seconds since 1970 of the newest commit: that it made, and that it replayed as a standby; None: none.
+    committed_at: float | None = None
+    replayed_at: float | None = None
+    cut: Cut | None = None  # a rehearsal is under way
     #: The latest acts: when (seconds since 1970), which, why.
     log: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
@@ -111,6 +116,7 @@ class Keeper:
     def step(self) -> Decision:
         """One round. What fails is told in the status, and tried again in the next one."""
         self.looked_at = time.monotonic()
+        self.status.cut = self._wishes.cut(time.time())
         decision = Decision(act=Act.WAIT, why="the ownership store does not answer")
         try:
             known = self._know()
@@ -129,6 +135,10 @@ class Keeper:
 
     # --- knowing -------------------------------------------------------------------------
     def _know(self) -> Known:
+        if self.status.cut is not None and self.status.cut.region == self._me:
+            self._look()
+            self._look_at_commits()
+            raise OwnershipUnavailable("a rehearsal cuts this region off from the others")
         row = self._store.cell(self._cell)
         seen = self._clock()
         self._watch.saw(
@@ -153,10 +163,15 @@ class Keeper:
 
     def _look(self) -> tuple[Look | None, Place | None]:
         try:
-            return self._cluster.look(), self._cluster.place()
+            look, place = self._cluster.look(), self._cluster.place()
+            self.status.position = place.lsn
+            return look, place
         except ClusterAway as fault:
             self.status.cluster = str(fault)
             return None, None
+
+    def _look_at_commits(self) -> None:
+        self.status.committed_at, self.status.replayed_at = self._cluster.last_commits()
 
     def _votes(self, row: CellOwnership | None, promotions: list[Promotion]) -> dict[str, Place]:
         self._override = False
@@ -224,6 +239,9 @@ class Keeper:
                 self._promote(row, known)
             case Act.HAND_OVER:
                 self._store.claim_cell(self._cell, region=decision.whom, expected=row.epoch)
+            case Act.FOLLOW if self.status.cut is not None and self.status.cut.region == row.region:
+                self._fed_at = None
+                self._cluster.stop_following()
             case Act.FOLLOW:
                 self._chores()
                 self._cluster.follow(
@@ -267,7 +285,7 @@ class Keeper:
 
     def _own(self, row: CellOwnership) -> None:
         self._chores()
-        target = self._wishes.handover()
+        target = self._wishes.handover(row.epoch, time.time())
         if target is not None:
             self._hand_over(row, target)
             return
@@ -367,6 +385,7 @@ class Keeper:
     def _chores(self) -> None:
         if self._clock() >= self._chores_at:
             self._cluster.prepare_for_others(self._settings.others)
+            self._look_at_commits()
             self._chores_at = self._clock() + _CHORES_SECONDS
         if self.status.primary:
             self.status.standbys = [

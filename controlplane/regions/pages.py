@@ -1,4 +1,4 @@
-"""What a keeper answers over HTTP: `/healthz`, `/readyz`, `/metrics`, `/status`."""
+"""What a keeper answers: `/healthz`, `/readyz`, `/metrics`, `/status`, and `/wishes/…` (see `asking.py`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
+from controlplane.regions.asking import MOST_BYTES, answer_wish
 from controlplane.regions.keeper import Keeper, Status
+from controlplane.regions.settings import Settings
 
 #: A keeper that has not looked for so long hangs (seconds).
 _SILENT_SECONDS = 60.0
@@ -29,6 +31,12 @@ def document(status: Status) -> dict[str, object]:
         "ready": status.ready,
         "cluster": status.cluster,
         "standbys": status.standbys,
+        "streaming": status.streaming,
+        "primary": status.primary,
+        "position": status.position,
+        "committed_at": status.committed_at,
+        "replayed_at": status.replayed_at,
+        "cut": None if status.cut is None else {"region": status.cut.region, "until": status.cut.until},
         "log": [{"at": at, "act": act, "why": why} for at, act, why in status.log],
     }
 
@@ -54,9 +62,9 @@ class _Figures:
 
 
 @contextmanager
-def serving(keeper: Keeper, *, cell: str, region: str, host: str, port: int) -> Iterator[None]:
-    """Answers in threads of its own while the block runs."""
-    figures = _Figures(keeper, cell, region)
+def serving(keeper: Keeper, settings: Settings) -> Iterator[int]:
+    """Answers in threads of its own while the block runs; the port."""
+    figures = _Figures(keeper, settings.cell, settings.region)
 
     class Pages(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -73,6 +81,14 @@ def serving(keeper: Keeper, *, cell: str, region: str, host: str, port: int) -> 
             else:
                 self._answer(404, {"status": "there is no such page"})
 
+        def do_POST(self) -> None:
+            length = self.headers.get("Content-Length", "")
+            if not length.isdigit() or int(length) > MOST_BYTES:
+                self._answer(413, {"detail": f"a body of at most {MOST_BYTES} bytes, and its length"})
+                return
+            body = self.rfile.read(int(length))
+            self._answer(*answer_wish(settings, path=self.path, headers=self.headers, body=body))
+
         def _answer(self, status: int, body: dict[str, object]) -> None:
             self._send(status, "application/json", json.dumps(body).encode())
 
@@ -86,11 +102,11 @@ def serving(keeper: Keeper, *, cell: str, region: str, host: str, port: int) -> 
         def log_message(self, *_: object) -> None:
             """Probes come every second; they are no news."""
 
-    server = ThreadingHTTPServer((host, port), Pages)
+    server = ThreadingHTTPServer((settings.bind_host, settings.bind_port), Pages)
     thread = threading.Thread(target=server.serve_forever, name="pages", daemon=True)
     thread.start()
     try:
-        yield
+        yield server.server_address[1]
     finally:
         server.shutdown()
         server.server_close()

@@ -36,6 +36,9 @@ class Settings:
     bind_port: int
     #: SITE_LEASE_SECONDS, SITE_RENEW_SECONDS, SITE_STOP_SECONDS, SITE_START_SECONDS; the same at all sites.
     timing: Timing
+    #: SITE_KEY: the cell's key (hexadecimal), with which the control plane signs what it asks of this site.
+    #: None: it is asked for nothing over HTTP.
+    key: bytes | None = field(default=None, repr=False)
 
     @property
     def others(self) -> list[str]:
@@ -86,6 +89,12 @@ class Settings:
             "data": Path(text("SITE_DATA")),
             "binaries": Path(text("SITE_BINARIES")),
         }
+        key = None
+        if told := env.get("SITE_KEY", "").strip():
+            try:
+                key = bytes.fromhex(told)
+            except ValueError:
+                faults.append("SITE_KEY: hexadecimal digits")
         if faults:
             raise SettingsError(faults)
         return cls(
@@ -95,6 +104,7 @@ class Settings:
             bind_host=host,
             bind_port=int(port),
             timing=timing,
+            key=key,
             **settings,  # type: ignore[arg-type]
         )
 

@@ -5,6 +5,9 @@ A site's keeper does it in its next round, so nothing acts beside the keeper.
 
 from __future__ import annotations
 
+import json
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from cells.standby.folder import Folder
@@ -15,10 +18,23 @@ from controlplane.regions.settings import Settings
 #: Votes under this name in the ownership store: the missing ones are given up, and what only they have.
 OPERATOR = "operator"
 _HANDOVER = "hand-over"
+_CUT = "cut-off"
+#: A handover that was not begun for so long is not begun any more (seconds).
+PATIENCE_SECONDS = 600.0
+#: Longest time that a rehearsal cuts a region off (seconds).
+MOST_CUT_SECONDS = 900.0
 
 
 class Refused(Exception):
     """The site is in no state to be asked for it; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cut:
+    """A region that acts as cut off from the others, for a rehearsal."""
+
+    region: str
+    until: float  # seconds since 1970; it ends then, whoever is there to see it
 
 
 class Wishes:
@@ -26,33 +42,61 @@ class Wishes:
 
     def __init__(self, folder: Path) -> None:
         self._handover = folder / _HANDOVER
+        self._cut = folder / _CUT
 
-    def handover(self) -> str | None:
-        """The region that shall own the cell next, if one was named."""
+    def handover(self, epoch: int, now: float) -> str | None:
+        """The region that shall own the cell next, if one was named under this epoch, and lately."""
         try:
-            return self._handover.read_text().strip() or None
+            told = json.loads(self._handover.read_text())
         except FileNotFoundError:
             return None
+        if told["epoch"] != epoch or told["until"] < now:
+            self.drop_handover()  # asked of an owner that was another, or by somebody who waits no more
+            return None
+        return str(told["to"])
 
-    def ask_handover(self, region: str) -> None:
+    def ask_handover(self, region: str, *, epoch: int, until: float) -> None:
         """Whole or not at all: a keeper reads it while this writes, or after this process died."""
-        aside = self._handover.with_suffix(".new")
-        aside.write_text(region)
-        aside.replace(self._handover)
+        _write(self._handover, json.dumps({"to": region, "epoch": epoch, "until": until}))
 
     def drop_handover(self) -> None:
         self._handover.unlink(missing_ok=True)
 
+    def cut(self, now: float) -> Cut | None:
+        """The cut that lasts (`now`: seconds since 1970). It ends by itself, at the latest after the longest
+        time that one may last, whatever the clock was when it was asked for."""
+        try:
+            told = json.loads(self._cut.read_text())
+        except FileNotFoundError:
+            return None
+        cut = Cut(region=str(told["region"]), until=float(told["until"]))
+        if not now < cut.until <= now + MOST_CUT_SECONDS:
+            self._cut.unlink(missing_ok=True)
+            return None
+        return cut
 
-def hand_over(settings: Settings, store: OwnershipStore, *, to: str) -> str:
-    """Asks this site's keeper, the owner's, to make another region the owner; what was asked."""
+    def ask_cut(self, cut: Cut) -> None:
+        _write(self._cut, json.dumps({"region": cut.region, "until": cut.until}))
+
+
+def _write(path: Path, text: str) -> None:
+    aside = path.with_suffix(".new")
+    aside.write_text(text)
+    aside.replace(path)
+
+
+def hand_over(settings: Settings, store: OwnershipStore, *, to: str, until: float | None = None) -> str:
+    """Asks this site's keeper, the owner's, to make another region the owner; what was asked. It is begun
+    under the present epoch, before `until` (seconds since 1970), or not at all."""
     row = store.cell(settings.cell)
     if row is None or row.region != settings.region:
         owner = "nobody" if row is None else row.region
         raise Refused(f"{settings.region} does not own {settings.cell}, {owner} does: ask there")
     if to not in settings.others:
         raise Refused(f"{to} has no other site of {settings.cell}; there are {', '.join(settings.others)}")
-    Wishes(settings.data.parent).ask_handover(to)
+    Wishes(settings.data.parent).ask_handover(
+        to, epoch=row.epoch, until=time.time() + PATIENCE_SECONDS if until is None else until
+    )
     return f"{settings.cell} goes from {settings.region} to {to}"
 
 
@@ -82,3 +126,14 @@ def override(settings: Settings, store: OwnershipStore, *, reason: str) -> str:
     store.cast_vote(settings.cell, epoch=row.epoch, region=OPERATOR, place=reason)
     missing = sorted(set(settings.databases) - {last.site} - voted.keys())
     return f"epoch {row.epoch} of {settings.cell} is decided without {', '.join(missing) or 'nobody'}"
+
+
+def cut_off(settings: Settings, *, region: str, until: float, now: float) -> str:
+    """Has this site act as if `region` could not be reached until then: in `region` itself the keeper asks
+    nobody, and the lease ends; elsewhere nothing is received from there. For rehearsals."""
+    if region not in settings.databases:
+        raise Refused(f"{region} has no site of {settings.cell}")
+    if not now < until <= now + MOST_CUT_SECONDS:
+        raise Refused(f"a cut lasts at most {MOST_CUT_SECONDS:g} s, and ends later than now")
+    Wishes(settings.data.parent).ask_cut(Cut(region=region, until=until))
+    return f"{region} is cut off from {settings.cell}'s other sites for {until - now:.0f} s"

@@ -78,6 +78,8 @@ class Site(models.Model):
     region = models.ForeignKey(Region, on_delete=models.PROTECT, related_name="sites")
     url = models.CharField(max_length=200)  # checked where cells are registered
     primary = models.BooleanField(default=True)  # where the cell's owner is
+    # Where its keeper answers; empty: the cell has no keepers, and its owner never changes.
+    keeper_url = models.CharField(max_length=200, blank=True, default="", db_default="")
     # Its engines: host, port and name for people; whole addresses sealed (cell_keys.py). Empty: not told.
     database = models.CharField(max_length=300, blank=True, default="", db_default="")
     valkey = models.CharField(max_length=300, blank=True, default="", db_default="")

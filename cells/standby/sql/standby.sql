@@ -84,3 +84,9 @@ SELECT application_name, state, flush_lsn::text,
        pg_wal_lsn_diff(pg_current_wal_flush_lsn(), coalesce(flush_lsn, '0/0'::pg_lsn))::bigint, sync_state
 FROM pg_stat_replication WHERE application_name <> ''
 ORDER BY application_name;
+
+-- name: last_commits
+-- The newest commit this cluster made as a primary, and the newest it replayed as a standby (kept by a promotion).
+SELECT CASE WHEN NOT pg_is_in_recovery() AND current_setting('track_commit_timestamp')::boolean
+            THEN extract(epoch FROM (pg_last_committed_xact()).timestamp)::float8 END,
+       extract(epoch FROM pg_last_xact_replay_timestamp())::float8;

@@ -29,6 +29,7 @@ from controlplane.tenants.roles import Role
 from controlplane.topology.actions.cells import open_cell, register_cell
 from controlplane.topology.actions.provisioning import add_cell, check_cell
 from controlplane.topology.actions.regions import register_region
+from controlplane.topology.actions.sites import register_site
 from controlplane.topology.cell_client import CellUnreachable
 from controlplane.topology.models import CellState, Placement
 from controlplane.topology.push import push_tenant
@@ -52,6 +53,7 @@ class CellInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     capacity_runs_per_second: int | None = None
     database_url: str | None = None
     valkey_url: str | None = None
+    keepers: dict[str, str] = msgspec.field(default_factory=dict)  # of its sites: region, and address
 
     @property
     def key(self) -> bytes:
@@ -199,6 +201,10 @@ class Command(BaseCommand):
                     name=cell.name, region=wanted.region, url=cell.url, key=cell.key,
                     capacity_runs_per_second=cell.capacity_runs_per_second, actor=_ACTOR, reason=_REASON,
                 )  # fmt: skip
+            for region, keeper_url in cell.keepers.items():
+                register_site(
+                    cell=cell.name, region=region, keeper_url=keeper_url, actor=_ACTOR, reason=_REASON
+                )
         owner = _user(wanted.demo.email, wanted.demo.password, staff=False)
         _user(wanted.operator.email, wanted.operator.password, staff=True)
         tenant = _demo(wanted.demo, wanted.region, owner)

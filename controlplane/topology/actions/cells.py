@@ -160,8 +160,9 @@ def register_cell(
     if not same_key:
         cell.sealed_key = seal_cell_key(name, key)
     cell.save()
+    elsewhere = Site.objects.filter(cell=cell, primary=True).exclude(region_id=region).exists()
     Site.objects.update_or_create(
-        cell=cell, region_id=region, defaults={"url": url, "primary": True, **engines}
+        cell=cell, region_id=region, defaults={"url": url, "primary": not elsewhere, **engines}
     )
     publish(Change.Kind.CELL, name)
     record(

@@ -30,6 +30,8 @@ from tests.waiting import eventually_sync
 REGIONS = ("a", "b", "c")
 #: A third of the real times: a busy machine keeps an owner from renewing for a second or two.
 TIMING = Timing().scaled(0.3)
+#: The cell's key, with which the control plane signs.
+KEY = bytes(range(32))
 
 
 class Site:
@@ -155,6 +157,7 @@ def three_regions(ownership_url: str, valkey_url: str) -> Iterator[Kept]:
                 bind_host="127.0.0.1",
                 bind_port=0,
                 timing=TIMING,
+                key=KEY,
             )
             kept[region] = Site(engine, settings, ownership_url)
         try:

@@ -12,7 +12,7 @@ import pytest
 from cells.ports import Fence, Retryable
 from controlplane.ownership.postgres import migrate as migrate_ownership
 from controlplane.regions.deciding import Act
-from controlplane.regions.wishes import Refused, hand_over, override
+from controlplane.regions.wishes import Refused, override
 from tests.component.cells.store.world import new_job, now
 from tests.component.controlplane.regions.kept import TIMING, Kept, cell_store, three_regions
 from tests.waiting import eventually
@@ -118,30 +118,6 @@ async def test_without_a_lease_no_process_of_the_cell_writes(kept: Kept) -> None
         assert await store.renew_host(host_id=host.host_id, lease_ms=60_000) is None
         with pytest.raises(Retryable):
             await store.register_host(name="h2", roles=["api"], lease_ms=60_000)
-
-
-async def test_a_planned_handover_loses_nothing_and_leaves_everybody_in_place(kept: Kept) -> None:
-    a, b, c = kept["a"], kept["b"], kept["c"]
-    async with cell_store(a):
-        await eventually(lambda: a.keeper.status.owns, timeout=60)
-    b.start()
-    c.start()
-    await eventually(lambda: kept.follow("a"), timeout=60)
-    with pytest.raises(Refused, match="does not own"):
-        hand_over(b.settings, kept.store, to="c")
-    with pytest.raises(Refused, match="no other site"):
-        hand_over(a.settings, kept.store, to="a")
-
-    tenant = uuid.uuid4()
-    a.execute(_TENANT, tenant, kept.store.claim_tenant(tenant, cell="cell", expected=None).epoch)
-    assert hand_over(a.settings, kept.store, to="b") == "cell goes from a to b"
-    await eventually(lambda: kept.owner() is b, timeout=60)
-    assert b.execute("SELECT count(*) FROM tenants WHERE tenant_id = %s AND state = 'ACTIVE'", tenant) == [
-        (1,)
-    ]
-    # What had been the primary wrote nothing of the cell's beyond that, so it follows by itself.
-    await eventually(lambda: kept.follow("b"), timeout=90)
-    assert kept.owner() is b
 
 
 async def test_a_missing_vote_is_waited_for_until_an_operator_gives_it_up(kept: Kept) -> None:

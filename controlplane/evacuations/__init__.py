@@ -1,0 +1,1 @@
+"""Cells handed over to other regions, planned, and brought back."""

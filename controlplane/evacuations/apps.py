@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class EvacuationsConfig(AppConfig):
+    name = "controlplane.evacuations"
+    label = "evacuations"
