@@ -105,8 +105,13 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         **_billed(stack, tenant),
         move=_given_up_move(stack, tenant),
         relocation=_drained_cell(stack),
+        evacuation=_NO_EVACUATION,
     )
     return tenant
+
+
+#: One region has nowhere to be evacuated to. Who may not look is refused before anything is looked for.
+_NO_EVACUATION = "evc_01jzzzzzzzzzzzzzzzzzzzzzzz"
 
 
 def _told(stack: Stack, api: Api) -> dict[str, str]:

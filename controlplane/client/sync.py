@@ -29,6 +29,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
+from controlplane.client.evacuating import Evacuations, Sites
 from controlplane.client.exporting import Exports, TenantExports
 from controlplane.client.notifying import Notifications
 from controlplane.client.placing import Cells, Relocations, Topology
@@ -369,6 +370,8 @@ class Clockhouse:
         self.cells = Cells(transport)
         self.relocations = Relocations(transport)
         self.topology = Topology(transport)
+        self.evacuations = Evacuations(transport)
+        self.sites = Sites(transport)
         self.own_moves = OwnMoves(transport)
         self.cost_reports = CostReports(transport)
         self.forecasts = Forecasts(transport)

@@ -73,7 +73,7 @@ class Attack:
 
     def _try(self, path: str, method: str, operation: dict[str, Any]) -> None:
         name = f"{method} {path}"
-        things = {**self.victim.things, "name": self.victim.cell}
+        things = {**self.victim.things, "name": self.victim.cell, "region": "local"}
         parameters = re.findall(r"\{(\w+)\}", path)
         unknown = [p for p in parameters if p not in things]
         bodies = _bodies(things)
@@ -320,6 +320,14 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         },
         "check_cell": {},
         "fill_cell": {},
+        "register_site": {"keeper_url": "http://127.0.0.1:1"},
+        "hand_over_cell": {},
+        "rejoin_site": {},
+        "override_votes": {"reason": "intruder"},
+        "start_evacuation": {"region": "local"},
+        "pause_evacuation": {},
+        "resume_evacuation": {},
+        "abort_evacuation": {},
         "pause_relocation": {},
         "resume_relocation": {},
         "stop_relocation": {},

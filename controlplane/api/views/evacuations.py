@@ -264,7 +264,7 @@ class HandOverView(_WishView):
 
     @extend_schema(operation_id="hand_over_cell", request=Wish, responses={202: WishAnswerDocument})
     def post(self, request: Request, name: str, region: str) -> Response:
-        """This region becomes the cell's owner; nothing is lost. If it is not there in time nothing changes."""
+        """This region becomes the cell's owner, with nothing lost, or everything stays as it is."""
         return self.asked(name, region)
 
 

@@ -13,6 +13,7 @@ from controlplane.client.cli import (
     calendars,
     cells,
     definitions,
+    evacuations,
     exports,
     importing,
     jobs,
@@ -26,6 +27,7 @@ from controlplane.client.cli import (
     redrives,
     returned,
     runs,
+    sites,
     targets,
     tenant_exports,
     topology,
@@ -82,6 +84,8 @@ app.add_typer(people.keys, name="keys", rich_help_panel=_OWN)
 app.add_typer(people.members, name="members", rich_help_panel=_OWN)
 app.add_typer(cells.app, name="cell", rich_help_panel=_OPERATORS)
 app.add_typer(moves.app, name="moves", rich_help_panel=_OPERATORS)
+app.add_typer(evacuations.app, name="evacuations", rich_help_panel=_OPERATORS)
+app.add_typer(sites.app, name="sites", rich_help_panel=_OPERATORS)
 app.add_typer(topology.topology, name="topology", rich_help_panel=_OPERATORS)
 app.add_typer(topology.placements, name="placements", rich_help_panel=_OPERATORS)
 app.add_typer(billing.price_books, name="price-books", rich_help_panel=_OPERATORS)

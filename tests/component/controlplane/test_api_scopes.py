@@ -24,6 +24,7 @@ from billing.pricing.contracts import create_contract
 from cells.contract import TENANT_SCOPES, Scope
 from controlplane.actors import service
 from controlplane.custody.exporting import request_export as request_whole
+from controlplane.evacuations.models import Evacuation
 from controlplane.moves.models import TenantMove
 from controlplane.notifications.rules import Wanted, create_rule
 from controlplane.notifications.rules import test_rule as try_rule
@@ -69,7 +70,11 @@ def world(control: None) -> World:
     relocation = Relocation.objects.create(
         cell=cell, kind=RelocationKind.DRAIN, state=RelocationState.STOPPED, started_by="tests"
     )
+    evacuation = Evacuation.objects.create(
+        region_id="here", kind="EVACUATE", state="DONE", started_by="tests"
+    )
     ids = {
+        "evacuation": evacuation.public_id, "region": "here",
         "relocation": relocation.public_id, "move": move.public_id, "member_id": member,
         "key_id": key, "tenant": theirs.public_id, "name": cell.name,
         "operator_key_id": operators.key.id, **_billed(theirs), **_told(theirs),
@@ -171,6 +176,19 @@ ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("POST", "/v1/admin/cells/{name}:check", Scope.OPERATOR, None),
     ("POST", "/v1/admin/cells/{name}:fill", Scope.OPERATOR, {}),
     ("GET", "/v1/admin/cells/{name}/relocation-plan", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/cells/{name}/sites", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/cells/{name}/sites/{region}/plan?verb=rejoin", Scope.OPERATOR, None),
+    ("PUT", "/v1/admin/cells/{name}/sites/{region}", Scope.OPERATOR, {"keeper_url": "http://127.0.0.1:1"}),
+    ("POST", "/v1/admin/cells/{name}/sites/{region}:hand-over", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/cells/{name}/sites/{region}:rejoin", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/cells/{name}/sites/{region}:override", Scope.OPERATOR, {}),
+    ("GET", "/v1/admin/evacuations", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/evacuations:plan?region=here", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/evacuations", Scope.OPERATOR, {"region": "here"}),
+    ("GET", "/v1/admin/evacuations/{evacuation}", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/evacuations/{evacuation}:pause", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/evacuations/{evacuation}:resume", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/evacuations/{evacuation}:abort", Scope.OPERATOR, {}),
     ("GET", "/v1/admin/relocations", Scope.OPERATOR, None),
     ("GET", "/v1/admin/relocations/{relocation}", Scope.OPERATOR, None),
     ("POST", "/v1/admin/relocations/{relocation}:pause", Scope.OPERATOR, {}),

@@ -1,0 +1,50 @@
+"""Evacuations and sites as parts of the clients: `client.evacuations`, `client.sites`."""
+
+from __future__ import annotations
+
+from controlplane.client import evacuation_calls
+from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends, Pages, Resource, Sends
+
+
+class Evacuations(Resource):
+    """`client.evacuations`: regions that are left or come back to, for operators' keys"""
+
+    list = Pages(evacuation_calls.list_evacuations)
+    page = Sends(evacuation_calls.list_evacuations)
+    plan = Sends(evacuation_calls.plan_evacuation)
+    start = Sends(evacuation_calls.start_evacuation)
+    get = Sends(evacuation_calls.get_evacuation)
+    pause = Sends(evacuation_calls.pause_evacuation)
+    resume = Sends(evacuation_calls.resume_evacuation)
+    abort = Sends(evacuation_calls.abort_evacuation)
+
+
+class Sites(Resource):
+    """`client.sites`: a cell's presence in each region, for operators' keys"""
+
+    list = Sends(evacuation_calls.list_sites)
+    register = Sends(evacuation_calls.register_site)
+    plan = Sends(evacuation_calls.plan_wish)
+    ask = Sends(evacuation_calls.ask_wish)
+
+
+class AsyncEvacuations(AsyncResource):
+    """`client.evacuations`: regions that are left or come back to, for operators' keys"""
+
+    list = AsyncPages(evacuation_calls.list_evacuations)
+    page = AsyncSends(evacuation_calls.list_evacuations)
+    plan = AsyncSends(evacuation_calls.plan_evacuation)
+    start = AsyncSends(evacuation_calls.start_evacuation)
+    get = AsyncSends(evacuation_calls.get_evacuation)
+    pause = AsyncSends(evacuation_calls.pause_evacuation)
+    resume = AsyncSends(evacuation_calls.resume_evacuation)
+    abort = AsyncSends(evacuation_calls.abort_evacuation)
+
+
+class AsyncSites(AsyncResource):
+    """`client.sites`: a cell's presence in each region, for operators' keys"""
+
+    list = AsyncSends(evacuation_calls.list_sites)
+    register = AsyncSends(evacuation_calls.register_site)
+    plan = AsyncSends(evacuation_calls.plan_wish)
+    ask = AsyncSends(evacuation_calls.ask_wish)
