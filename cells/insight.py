@@ -73,6 +73,32 @@ class Holdups:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Repeated:
+    """A run that was lost after something may have been sent, and was or will be begun again."""
+
+    tenant_id: uuid.UUID
+    key: RunKey
+    state: str
+    lost: int  # attempts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Punctuality:
+    """How all tenants' runs of a span went; how late they began, in milliseconds (None: none began)."""
+
+    due: int
+    began: int
+    once: int  # began, and nothing of it was lost
+    late_p50_ms: float | None
+    late_p99_ms: float | None
+    late_max_ms: float | None
+    refused: int  # claims of an earlier owner, whose outcome counts no more
+    repeated: int
+    first_began_at: datetime | None  # under the present owner
+    repeats: Sequence[Repeated]  # the first of them
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
     """What a tenant began in some minutes."""
 
@@ -180,6 +206,10 @@ class InsightStore(ReturnStore, Protocol):
 
     async def meters_left(self) -> MetersLeft:
         """Whether all that the cell counted is sealed and acknowledged."""
+        ...
+
+    async def punctuality(self, *, since: datetime, until: datetime, claims: int) -> Punctuality:
+        """Of runs due in [since, until). `claims`: the first number of a claim by the present owner."""
         ...
 
     async def target_in_flight(self, tenant_id: uuid.UUID, target_id: str) -> int: ...

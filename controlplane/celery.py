@@ -96,6 +96,11 @@ app.conf.update(
             "schedule": 2.0,
             "options": {"expires": 2},
         },
+        "drive rehearsals that nobody drives": {
+            "task": "controlplane.rehearsals.tasks.drive_rehearsals",
+            "schedule": 2.0,
+            "options": {"expires": 2},
+        },
         "look after cells": {
             "task": "controlplane.topology.tasks.observe_cells",
             "schedule": 10.0,
@@ -213,6 +218,7 @@ app.autodiscover_tasks(
         "controlplane.events",
         "controlplane.moves",
         "controlplane.evacuations",
+        "controlplane.rehearsals",
         "controlplane.custody",
         "controlplane.notifications",
         "controlplane.operators",

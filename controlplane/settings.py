@@ -50,6 +50,7 @@ SHARED_APPS = [
     "drf_spectacular_sidecar",
     "controlplane.moves",
     "controlplane.evacuations",
+    "controlplane.rehearsals",
     "controlplane.notifications",
     "controlplane.custody",
     "controlplane.operators",  # behind allauth, whose admin pages it replaces

@@ -106,12 +106,14 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         move=_given_up_move(stack, tenant),
         relocation=_drained_cell(stack),
         evacuation=_NO_EVACUATION,
+        rehearsal=_NO_REHEARSAL,
     )
     return tenant
 
 
 #: One region has nowhere to be evacuated to. Who may not look is refused before anything is looked for.
 _NO_EVACUATION = "evc_01jzzzzzzzzzzzzzzzzzzzzzzz"
+_NO_REHEARSAL = "reh_01jzzzzzzzzzzzzzzzzzzzzzzz"
 
 
 def _told(stack: Stack, api: Api) -> dict[str, str]:

@@ -31,6 +31,7 @@ from cells.api import (
     moves,
     openapi,
     problems,
+    punctuality,
     reconciling,
     redrives,
     returned,
@@ -76,7 +77,7 @@ _RESOURCES = (
         events,
     ),
     *(reconciling, returned, workflows, workflow_changes, definitions, definition_checks),
-    *(internal, usage, lengthening, telling, moves),
+    *(internal, usage, punctuality, lengthening, telling, moves),
 )
 
 

@@ -184,8 +184,8 @@ class Cluster:
         return self._steady_place(seconds)
 
     def last_commits(self) -> tuple[float | None, float | None]:
-        """When the newest commits were made (seconds since 1970, by the clock of who made them): this primary's
-        own, and the newest it replayed as a standby, also before it was promoted. None: none is known."""
+        """When the newest commits were made (seconds since 1970, by the clock of who made them): this
+        primary's own, and the newest it replayed as a standby, also before it was promoted. None: none."""
         with self._connected() as connection:
             row = connection.execute(_named("last_commits")).fetchone() or (None, None)
             return row[0], row[1]

@@ -33,6 +33,7 @@ from cells.store.meters import Meters
 from cells.store.open_workflows import WorkflowsUnderWay
 from cells.store.operations import Operations
 from cells.store.pull import Pulls
+from cells.store.punctuality import Punctual
 from cells.store.retiming import Retiming
 from cells.store.returned import Returned
 from cells.store.runs import Runs
@@ -86,6 +87,7 @@ class PostgresStore(
     Insight,
     Use,
     Crowding,
+    Punctual,
     Meters,
     Gauges,
     JobUsages,

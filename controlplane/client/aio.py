@@ -31,7 +31,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
-from controlplane.client.evacuating import AsyncEvacuations, AsyncSites
+from controlplane.client.evacuating import AsyncEvacuations, AsyncRehearsals, AsyncSites
 from controlplane.client.exporting import AsyncExports, AsyncTenantExports
 from controlplane.client.notifying import AsyncNotifications
 from controlplane.client.placing import AsyncCells, AsyncRelocations, AsyncTopology
@@ -380,6 +380,7 @@ class AsyncClockhouse:
         self.topology = AsyncTopology(transport)
         self.evacuations = AsyncEvacuations(transport)
         self.sites = AsyncSites(transport)
+        self.rehearsals = AsyncRehearsals(transport)
         self.own_moves = AsyncOwnMoves(transport)
         self.cost_reports = AsyncCostReports(transport)
         self.forecasts = AsyncForecasts(transport)

@@ -1,8 +1,8 @@
-"""Evacuations and sites as parts of the clients: `client.evacuations`, `client.sites`."""
+"""Evacuations, sites and rehearsals as parts of the clients: `client.evacuations`, `.sites`, `.rehearsals`."""
 
 from __future__ import annotations
 
-from controlplane.client import evacuation_calls
+from controlplane.client import evacuation_calls, rehearsal_calls
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends, Pages, Resource, Sends
 
 
@@ -28,6 +28,17 @@ class Sites(Resource):
     ask = Sends(evacuation_calls.ask_wish)
 
 
+class Rehearsals(Resource):
+    """`client.rehearsals`: regions that are cut off on purpose, for operators' keys"""
+
+    list = Pages(rehearsal_calls.list_rehearsals)
+    page = Sends(rehearsal_calls.list_rehearsals)
+    plan = Sends(rehearsal_calls.plan_rehearsal)
+    start = Sends(rehearsal_calls.start_rehearsal)
+    get = Sends(rehearsal_calls.get_rehearsal)
+    report = Sends(rehearsal_calls.get_rehearsal_report)
+
+
 class AsyncEvacuations(AsyncResource):
     """`client.evacuations`: regions that are left or come back to, for operators' keys"""
 
@@ -48,3 +59,14 @@ class AsyncSites(AsyncResource):
     register = AsyncSends(evacuation_calls.register_site)
     plan = AsyncSends(evacuation_calls.plan_wish)
     ask = AsyncSends(evacuation_calls.ask_wish)
+
+
+class AsyncRehearsals(AsyncResource):
+    """`client.rehearsals`: regions that are cut off on purpose, for operators' keys"""
+
+    list = AsyncPages(rehearsal_calls.list_rehearsals)
+    page = AsyncSends(rehearsal_calls.list_rehearsals)
+    plan = AsyncSends(rehearsal_calls.plan_rehearsal)
+    start = AsyncSends(rehearsal_calls.start_rehearsal)
+    get = AsyncSends(rehearsal_calls.get_rehearsal)
+    report = AsyncSends(rehearsal_calls.get_rehearsal_report)

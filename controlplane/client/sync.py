@@ -29,7 +29,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
-from controlplane.client.evacuating import Evacuations, Sites
+from controlplane.client.evacuating import Evacuations, Rehearsals, Sites
 from controlplane.client.exporting import Exports, TenantExports
 from controlplane.client.notifying import Notifications
 from controlplane.client.placing import Cells, Relocations, Topology
@@ -372,6 +372,7 @@ class Clockhouse:
         self.topology = Topology(transport)
         self.evacuations = Evacuations(transport)
         self.sites = Sites(transport)
+        self.rehearsals = Rehearsals(transport)
         self.own_moves = OwnMoves(transport)
         self.cost_reports = CostReports(transport)
         self.forecasts = Forecasts(transport)

@@ -25,6 +25,7 @@ from controlplane.client.cli import (
     planning,
     queues,
     redrives,
+    rehearsals,
     returned,
     runs,
     sites,
@@ -85,6 +86,8 @@ app.add_typer(people.members, name="members", rich_help_panel=_OWN)
 app.add_typer(cells.app, name="cell", rich_help_panel=_OPERATORS)
 app.add_typer(moves.app, name="moves", rich_help_panel=_OPERATORS)
 app.add_typer(evacuations.app, name="evacuations", rich_help_panel=_OPERATORS)
+command(app, "rehearse", rich_help_panel=_OPERATORS)(rehearsals.rehearse)
+app.add_typer(rehearsals.app, name="rehearsals", rich_help_panel=_OPERATORS)
 app.add_typer(sites.app, name="sites", rich_help_panel=_OPERATORS)
 app.add_typer(topology.topology, name="topology", rich_help_panel=_OPERATORS)
 app.add_typer(topology.placements, name="placements", rich_help_panel=_OPERATORS)

@@ -28,6 +28,7 @@ from controlplane.evacuations.models import Evacuation
 from controlplane.moves.models import TenantMove
 from controlplane.notifications.rules import Wanted, create_rule
 from controlplane.notifications.rules import test_rule as try_rule
+from controlplane.rehearsals.models import Rehearsal
 from controlplane.tenants.actions.api_keys import create_api_key
 from controlplane.tenants.models import Tenant
 from controlplane.topology.models import Relocation, RelocationKind, RelocationState
@@ -73,7 +74,9 @@ def world(control: None) -> World:
     evacuation = Evacuation.objects.create(
         region_id="here", kind="EVACUATE", state="DONE", started_by="tests"
     )
+    rehearsal = Rehearsal.objects.create(region_id="here", state="DONE", seconds=60, started_by="tests")
     ids = {
+        "rehearsal": rehearsal.public_id,
         "evacuation": evacuation.public_id, "region": "here",
         "relocation": relocation.public_id, "move": move.public_id, "member_id": member,
         "key_id": key, "tenant": theirs.public_id, "name": cell.name,
@@ -189,6 +192,11 @@ ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("POST", "/v1/admin/evacuations/{evacuation}:pause", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/evacuations/{evacuation}:resume", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/evacuations/{evacuation}:abort", Scope.OPERATOR, {}),
+    ("GET", "/v1/admin/rehearsals", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/rehearsals:plan?region=here", Scope.OPERATOR, None),
+    ("POST", "/v1/admin/rehearsals", Scope.OPERATOR, {"region": "here"}),
+    ("GET", "/v1/admin/rehearsals/{rehearsal}", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/rehearsals/{rehearsal}/report", Scope.OPERATOR, None),
     ("GET", "/v1/admin/relocations", Scope.OPERATOR, None),
     ("GET", "/v1/admin/relocations/{relocation}", Scope.OPERATOR, None),
     ("POST", "/v1/admin/relocations/{relocation}:pause", Scope.OPERATOR, {}),
