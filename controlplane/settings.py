@@ -229,6 +229,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
         "DefaultRegionPolicyEnum": ["HOME_ASYNC", "STRICT", "SINGLE_REGION"],
+        "EvacuationKindEnum": ["EVACUATE", "FAIL_BACK"],
         "PricedRegionPolicyEnum": ["*", "HOME_ASYNC", "STRICT", "SINGLE_REGION"],
     },
 }
@@ -313,6 +314,7 @@ UNFOLD = {
                 "separator": True,
                 "items": [
                     {"title": "Topology", "icon": "hub", "link": reverse_lazy("operators:topology")},
+                    {"title": "Regions", "icon": "public", "link": reverse_lazy("operators:regions")},
                     {"title": "Cells", "icon": "dns", "link": reverse_lazy("operators:cells")},
                     {"title": "Tenants", "icon": "apartment", "link": reverse_lazy("operators:tenants")},
                     {"title": "Moves", "icon": "swap_horiz", "link": reverse_lazy("operators:moves")},

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
 import psycopg
 
-from cells.domain.ids import TENANT, decode
+from cells.domain.ids import TENANT, decode, encode
+from controlplane.rehearsals.report import report_of
 from tests.api import Api
 from tests.stack import Stack
 from tests.waiting import eventually_sync
@@ -105,15 +108,9 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         **_billed(stack, tenant),
         move=_given_up_move(stack, tenant),
         relocation=_drained_cell(stack),
-        evacuation=_NO_EVACUATION,
-        rehearsal=_NO_REHEARSAL,
+        **_rehearsed(stack, tenant),
     )
     return tenant
-
-
-#: One region has nowhere to be evacuated to. Who may not look is refused before anything is looked for.
-_NO_EVACUATION = "evc_01jzzzzzzzzzzzzzzzzzzzzzzz"
-_NO_REHEARSAL = "reh_01jzzzzzzzzzzzzzzzzzzzzzzz"
 
 
 def _told(stack: Stack, api: Api) -> dict[str, str]:
@@ -191,6 +188,40 @@ def _closed_month(stack: Stack, tenant: Tenant, month: date) -> None:
             " VALUES (%s, %s, 'CLOSED', now(), '[]')",
             (tenant_id, month),
         )
+
+
+def _rehearsed(stack: Stack, tenant: Tenant) -> dict[str, str]:
+    """An evacuation and a rehearsal that are over: written where a second region would have had them be."""
+    ids = {"evacuation": uuid.uuid4(), "rehearsal": uuid.uuid4()}
+    report = report_of(cell=tenant.cell, region="local", cut_at=0.0, facts={}, counted={})
+    with psycopg.connect(stack.info["control_database_url"]) as connection:
+        connection.execute(
+            "INSERT INTO evacuations_evacuation (id, region_id, kind, state, why, at_once, calm_lag_ms,"
+            " calm_seconds, hand_back, plan, started_by, reason)"
+            " VALUES (%s, 'local', 'EVACUATE', 'DONE', 'done', 1, 2000, 10, false, '{}', 'tests', 'a test')",
+            (ids["evacuation"],),
+        )
+        connection.execute(
+            "INSERT INTO evacuations_evacuatedcell (evacuation_id, cell_id, position, source, target, state, why,"
+            " returning, state_before, epoch, lifts, progress, facts)"
+            " VALUES (%s, %s, 0, 'local', 'elsewhere', 'DONE', 'done', false, 'OPEN', 1, 0,"
+            """ '{"behind_bytes": 12, "lag_ms": 3}', '{"handed_over_ms": 900}')""",
+            (ids["evacuation"], tenant.cell),
+        )
+        connection.execute(
+            "INSERT INTO rehearsals_rehearsal (id, region_id, state, why, seconds, started_by, reason)"
+            " VALUES (%s, 'local', 'DONE', 'done', 60, 'tests', 'a test')",
+            (ids["rehearsal"],),
+        )
+        connection.execute(
+            "INSERT INTO rehearsals_rehearsedcell (rehearsal_id, cell_id, epoch, facts, report)"
+            " VALUES (%s, %s, 1, '{}', %s)",
+            (ids["rehearsal"], tenant.cell, json.dumps(report)),
+        )
+    return {
+        "evacuation": encode("evc", ids["evacuation"]),
+        "rehearsal": encode("reh", ids["rehearsal"]),
+    }
 
 
 def _given_up_move(stack: Stack, tenant: Tenant) -> str:

@@ -1,4 +1,4 @@
-"""Evacuations, sites and rehearsals as parts of the clients: `client.evacuations`, `.sites`, `.rehearsals`."""
+"""Parts of the clients: `client.evacuations`, `client.sites`, `client.rehearsals`."""
 
 from __future__ import annotations
 

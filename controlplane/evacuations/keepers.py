@@ -76,7 +76,7 @@ def status_of(site: Site) -> SiteStatus:
             region=site.region_id,
             **{name: told[name] for name in _TOLD if told.get(name) is not None},
         )
-    except (httpx.HTTPError, ValueError, KeeperUnreachable) as fault:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeeperUnreachable) as fault:
         return SiteStatus(region=site.region_id, away=f"its keeper does not answer ({type(fault).__name__})")
 
 
@@ -112,7 +112,7 @@ def ask_keeper(site: Site, cell: Cell, verb: str, wish: Mapping[str, Any]) -> st
             site.keeper_url + path, content=content, headers=headers | {"Content-Type": "application/json"}
         )
         told = answer.json()
-    except (httpx.HTTPError, ValueError) as fault:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as fault:
         raise KeeperUnreachable(f"{site}: {type(fault).__name__}: {fault}") from fault
     if answer.status_code == 200:
         return str(told["said"])

@@ -22,6 +22,7 @@ from controlplane.topology.models import Region
 
 #: Shorter than that nobody takes over, and nothing is proved (seconds).
 LEAST_SECONDS = 45
+MOST_SECONDS = int(MOST_CUT_SECONDS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,8 +116,8 @@ def start_rehearsal(
     over, another takes over, and what became of every run is counted. The cut ends by itself.
 
     Refused where a standby is missing."""
-    if not LEAST_SECONDS <= seconds <= MOST_CUT_SECONDS:
-        detail = f"from {LEAST_SECONDS} to {MOST_CUT_SECONDS:g}"
+    if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
+        detail = f"from {LEAST_SECONDS} to {MOST_SECONDS}"
         raise Invalid([Fault(pointer="/seconds", detail=detail)])
     plan = plan_rehearsal(region=region, cells=cells, store=store)
     if plan.refusal is not None:

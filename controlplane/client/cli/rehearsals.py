@@ -35,8 +35,8 @@ def rehearse(
 ) -> None:
     """Cut a region off, see who takes its cells over, and count what became of every run. Asks first.
 
-    Tenants work on meanwhile: their runs start late until another region owns the cell, and some may be called
-    twice under one key. The cut ends by itself, whatever happens to whoever began it.
+    Tenants work on meanwhile: their runs start late until another region owns the cell, and some may be
+    called twice under one key. The cut ends by itself, whatever happens to whoever began it.
     """
     plan = session.client.rehearsals.plan(region, cells=cells or ())
     if not session.as_json:
@@ -88,7 +88,7 @@ def get(session: Session, rehearsal: Id) -> None:
 
 @command(app, "report")
 def report(session: Session, rehearsal: Id) -> None:
-    """Show what a rehearsal proved: due, run once, late, repeated (with keys), refused by epoch, RPO and RTO."""
+    """Show what a rehearsal proved: due, run once, late, repeated with keys, refused, RPO and RTO."""
     found = session.client.rehearsals.report(rehearsal)
     session.answer(found.raw, functools.partial(_report, found))
 
