@@ -26,6 +26,7 @@ class StandInCell:
         self.puts = 0
         self.lengthened: list[dict[str, Any]] = []
         self.usage: dict[str, Any] = {}  # what it remembers of a day
+        self.punctuality: dict[str, Any] = {}  # what its ledger says
         self.returns: dict[str, Any] = {"items": [], "tenants": []}  # regions that came back
         self.reconciliation: list[dict[str, Any]] = []  # of any tenant
         self.failing = False
@@ -137,5 +138,7 @@ class StandInCell:
             return {"items": self.reconciliation, "next_cursor": None}
         if path == "/internal/status":
             return {"cell": self.name, "hosts": []}
+        if path.startswith("/internal/punctuality?"):
+            return self.punctuality
         assert path == "/internal/tenants"
         return {"cell": self.name, "items": list(self.tenants.values())}
