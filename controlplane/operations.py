@@ -13,10 +13,13 @@ from django.utils import timezone
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from controlplane.evacuations.machine import ENDED_WHOLE, Whole
+from controlplane.evacuations.models import Evacuation
 from controlplane.events.models import OutboxItem
 from controlplane.notifications import sending
 from controlplane.ownership.installed import installed_store
 from controlplane.ownership.store import OwnershipUnavailable
+from controlplane.rehearsals.models import ENDED, Rehearsal
 from controlplane.topology.models import Placement
 
 __all__ = ["healthz", "metrics", "readyz"]
@@ -81,6 +84,12 @@ def metrics(request: HttpRequest) -> HttpResponse:
     gauge("control_notifications_waiting", "Messages that are still to be delivered.", told["waiting"])
     gauge("control_notifications_failing", "Of these, tried more than once.", told["failing"])
     gauge("control_notifications_oldest_seconds", "Age of the oldest of them.", told["oldest_seconds"])
+    evacuations = Evacuation.objects.exclude(state__in=[s.value for s in ENDED_WHOLE])
+    gauge("control_evacuations_open", "Evacuations and failbacks under way.", evacuations.count())
+    paused = evacuations.filter(state=Whole.PAUSED.value).count()
+    gauge("control_evacuations_paused", "Of these, paused: somebody is waited for.", paused)
+    cuts = Rehearsal.objects.exclude(state__in=[s.value for s in ENDED]).count()
+    gauge("control_rehearsals_open", "Rehearsals of a lost region under way.", cuts)
     failed = Export.objects.filter(state="FAILED", cleaned_at=None).count()
     gauge("billing_exports_failed", "Exports given up within the last hour or so.", failed)
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

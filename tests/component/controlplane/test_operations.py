@@ -32,6 +32,7 @@ def test_metrics_say_what_is_waiting(control: None) -> None:
     assert "control_outbox_items 1.0" in lines
     assert "control_unconfirmed_tenants 1.0" in lines
     assert "billing_open_meter_conflicts 0.0" in lines
+    assert "control_evacuations_open 0.0" in lines
 
 
 def test_people_sign_in_by_email_and_nobody_signs_up(control: None) -> None:
