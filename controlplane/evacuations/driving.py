@@ -78,14 +78,14 @@ def _round(evacuation_id: uuid.UUID, holder: uuid.UUID, store: OwnershipStore) -
 
 def _stands(found: Evacuation, row: EvacuatedCell, rows: list[EvacuatedCell]) -> bool:
     """Whether nothing is to be done for a cell now."""
+    under_way = sum(one.at not in ENDED | {State.WAITING} for one in rows)
     if found.at is Whole.ABORTING:
         returns = found.hand_back and not row.returning and row.at is State.DONE
-        return row.at in ENDED and not returns
+        return under_way >= found.at_once if returns else row.at in ENDED
     if row.at in ENDED:
         return True
     if found.at is Whole.PAUSED:
         return row.at in HELD_BY_PAUSE
-    under_way = sum(one.at not in ENDED | {State.WAITING} for one in rows)
     return row.at is State.WAITING and under_way >= found.at_once
 
 

@@ -272,8 +272,11 @@ def reopen(row: EvacuatedCell, *, stays: bool = False) -> None:
     if row.evacuation.kind == EvacuationKind.FAIL_BACK and not stays:
         left = (
             EvacuatedCell.objects.filter(
-                cell=row.cell_id, evacuation__kind=EvacuationKind.EVACUATE, state=State.DONE.value
+                cell=row.cell_id,
+                evacuation__kind=EvacuationKind.EVACUATE,
+                state__in=[State.DONE.value, State.SKIPPED.value],
             )
+            .exclude(state_before="")
             .order_by("-id")
             .first()
         )

@@ -9,6 +9,7 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cells.standby.folder import Folder
 from controlplane.ownership import OwnershipStore
@@ -46,14 +47,11 @@ class Wishes:
 
     def handover(self, epoch: int, now: float) -> str | None:
         """The region that shall own the cell next, if one was named under this epoch, and lately."""
-        try:
-            told = json.loads(self._handover.read_text())
-        except FileNotFoundError:
-            return None
-        if told["epoch"] != epoch or told["until"] < now:
+        told = _read(self._handover)
+        if told.get("epoch") != epoch or told.get("until", 0) < now:
             self.drop_handover()  # asked of an owner that was another, or by somebody who waits no more
             return None
-        return str(told["to"])
+        return str(told.get("to"))
 
     def ask_handover(self, region: str, *, epoch: int, until: float) -> None:
         """Whole or not at all: a keeper reads it while this writes, or after this process died."""
@@ -65,18 +63,24 @@ class Wishes:
     def cut(self, now: float) -> Cut | None:
         """The cut that lasts (`now`: seconds since 1970). It ends by itself, at the latest after the longest
         time that one may last, whatever the clock was when it was asked for."""
-        try:
-            told = json.loads(self._cut.read_text())
-        except FileNotFoundError:
-            return None
-        cut = Cut(region=str(told["region"]), until=float(told["until"]))
-        if not now < cut.until <= now + MOST_CUT_SECONDS:
+        told = _read(self._cut)
+        until = told.get("until", 0)
+        if not now < until <= now + MOST_CUT_SECONDS:
             self._cut.unlink(missing_ok=True)
             return None
-        return cut
+        return Cut(region=str(told.get("region")), until=until)
 
     def ask_cut(self, cut: Cut) -> None:
         _write(self._cut, json.dumps({"region": cut.region, "until": cut.until}))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What somebody wished; nothing, where there is no such file, or one that says nothing to us."""
+    try:
+        told = json.loads(path.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def _write(path: Path, text: str) -> None:
