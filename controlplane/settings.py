@@ -230,7 +230,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "DefaultRegionPolicyEnum": ["HOME_ASYNC", "STRICT", "SINGLE_REGION"],
         "EvacuationKindEnum": ["EVACUATE", "FAIL_BACK"],
-        "KindEnum": ["SHARED", "DEDICATED"],
+        "KindEnum": "controlplane.topology.models.CellKind.choices",
         "PricedRegionPolicyEnum": ["*", "HOME_ASYNC", "STRICT", "SINGLE_REGION"],
     },
 }
