@@ -31,7 +31,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
-from controlplane.client.evacuating import AsyncEvacuations, AsyncRehearsals, AsyncSites
+from controlplane.client.evacuating import AsyncRegional
 from controlplane.client.exporting import AsyncExports, AsyncTenantExports
 from controlplane.client.notifying import AsyncNotifications
 from controlplane.client.placing import AsyncCells, AsyncRelocations, AsyncTopology
@@ -331,7 +331,7 @@ class AsyncCostReports(AsyncResource):
     daily = AsyncSends(management.daily_cost)
 
 
-class AsyncClockhouse:
+class AsyncClockhouse(AsyncRegional):
     """The API. For one event loop; `async with` closes its connections.
 
     Address and key: see `profiles.py`. `timeout` in seconds is for each try; `retries` says how
@@ -378,9 +378,6 @@ class AsyncClockhouse:
         self.cells = AsyncCells(transport)
         self.relocations = AsyncRelocations(transport)
         self.topology = AsyncTopology(transport)
-        self.evacuations = AsyncEvacuations(transport)
-        self.sites = AsyncSites(transport)
-        self.rehearsals = AsyncRehearsals(transport)
         self.own_moves = AsyncOwnMoves(transport)
         self.cost_reports = AsyncCostReports(transport)
         self.forecasts = AsyncForecasts(transport)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from controlplane.client import evacuation_calls, rehearsal_calls
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends, Pages, Resource, Sends
+from controlplane.client.transport import AsyncTransport, Transport
 
 
 class Evacuations(Resource):
@@ -70,3 +73,45 @@ class AsyncRehearsals(AsyncResource):
     start = AsyncSends(rehearsal_calls.start_rehearsal)
     get = AsyncSends(rehearsal_calls.get_rehearsal)
     report = AsyncSends(rehearsal_calls.get_rehearsal_report)
+
+
+class Regional:
+    """What a client has about regions."""
+
+    _transport: Transport
+
+    @cached_property
+    def evacuations(self) -> Evacuations:
+        """Regions that are left or come back to."""
+        return Evacuations(self._transport)
+
+    @cached_property
+    def sites(self) -> Sites:
+        """A cell's presence in each region."""
+        return Sites(self._transport)
+
+    @cached_property
+    def rehearsals(self) -> Rehearsals:
+        """Regions that are cut off on purpose."""
+        return Rehearsals(self._transport)
+
+
+class AsyncRegional:
+    """What a client has about regions."""
+
+    _transport: AsyncTransport
+
+    @cached_property
+    def evacuations(self) -> AsyncEvacuations:
+        """Regions that are left or come back to."""
+        return AsyncEvacuations(self._transport)
+
+    @cached_property
+    def sites(self) -> AsyncSites:
+        """A cell's presence in each region."""
+        return AsyncSites(self._transport)
+
+    @cached_property
+    def rehearsals(self) -> AsyncRehearsals:
+        """Regions that are cut off on purpose."""
+        return AsyncRehearsals(self._transport)

@@ -29,7 +29,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
-from controlplane.client.evacuating import Evacuations, Rehearsals, Sites
+from controlplane.client.evacuating import Regional
 from controlplane.client.exporting import Exports, TenantExports
 from controlplane.client.notifying import Notifications
 from controlplane.client.placing import Cells, Relocations, Topology
@@ -323,7 +323,7 @@ class CostReports(Resource):
     daily = Sends(management.daily_cost)
 
 
-class Clockhouse:
+class Clockhouse(Regional):
     """The API. Safe to share between threads; `with` closes its connections.
 
     Address and key: see `profiles.py`. `timeout` in seconds is for each try; `retries` says how
@@ -370,9 +370,6 @@ class Clockhouse:
         self.cells = Cells(transport)
         self.relocations = Relocations(transport)
         self.topology = Topology(transport)
-        self.evacuations = Evacuations(transport)
-        self.sites = Sites(transport)
-        self.rehearsals = Rehearsals(transport)
         self.own_moves = OwnMoves(transport)
         self.cost_reports = CostReports(transport)
         self.forecasts = Forecasts(transport)

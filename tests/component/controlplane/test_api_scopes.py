@@ -71,13 +71,11 @@ def world(control: None) -> World:
     relocation = Relocation.objects.create(
         cell=cell, kind=RelocationKind.DRAIN, state=RelocationState.STOPPED, started_by="tests"
     )
-    evacuation = Evacuation.objects.create(
-        region_id="here", kind="EVACUATE", state="DONE", started_by="tests"
-    )
-    rehearsal = Rehearsal.objects.create(region_id="here", state="DONE", seconds=60, started_by="tests")
+    over: dict[str, Any] = {"region_id": "here", "state": "DONE", "started_by": "tests"}
+    evacuation = Evacuation.objects.create(kind="EVACUATE", **over)
+    rehearsal = Rehearsal.objects.create(seconds=60, **over)
     ids = {
-        "rehearsal": rehearsal.public_id,
-        "evacuation": evacuation.public_id, "region": "here",
+        "rehearsal": rehearsal.public_id, "evacuation": evacuation.public_id, "region": "here",
         "relocation": relocation.public_id, "move": move.public_id, "member_id": member,
         "key_id": key, "tenant": theirs.public_id, "name": cell.name,
         "operator_key_id": operators.key.id, **_billed(theirs), **_told(theirs),
@@ -180,20 +178,20 @@ ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("POST", "/v1/admin/cells/{name}:fill", Scope.OPERATOR, {}),
     ("GET", "/v1/admin/cells/{name}/relocation-plan", Scope.OPERATOR, None),
     ("GET", "/v1/admin/cells/{name}/sites", Scope.OPERATOR, None),
-    ("GET", "/v1/admin/cells/{name}/sites/{region}/plan?verb=rejoin", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/cells/{name}/sites/{region}/plan", Scope.OPERATOR, None),
     ("PUT", "/v1/admin/cells/{name}/sites/{region}", Scope.OPERATOR, {"keeper_url": "http://127.0.0.1:1"}),
     ("POST", "/v1/admin/cells/{name}/sites/{region}:hand-over", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/cells/{name}/sites/{region}:rejoin", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/cells/{name}/sites/{region}:override", Scope.OPERATOR, {}),
     ("GET", "/v1/admin/evacuations", Scope.OPERATOR, None),
-    ("GET", "/v1/admin/evacuations:plan?region=here", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/evacuations:plan", Scope.OPERATOR, None),
     ("POST", "/v1/admin/evacuations", Scope.OPERATOR, {"region": "here"}),
     ("GET", "/v1/admin/evacuations/{evacuation}", Scope.OPERATOR, None),
     ("POST", "/v1/admin/evacuations/{evacuation}:pause", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/evacuations/{evacuation}:resume", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/evacuations/{evacuation}:abort", Scope.OPERATOR, {}),
     ("GET", "/v1/admin/rehearsals", Scope.OPERATOR, None),
-    ("GET", "/v1/admin/rehearsals:plan?region=here", Scope.OPERATOR, None),
+    ("GET", "/v1/admin/rehearsals:plan", Scope.OPERATOR, None),
     ("POST", "/v1/admin/rehearsals", Scope.OPERATOR, {"region": "here"}),
     ("GET", "/v1/admin/rehearsals/{rehearsal}", Scope.OPERATOR, None),
     ("GET", "/v1/admin/rehearsals/{rehearsal}/report", Scope.OPERATOR, None),
