@@ -334,8 +334,8 @@ class AsyncCostReports(AsyncResource):
 class AsyncClockhouse(AsyncRegional):
     """The API. For one event loop; `async with` closes its connections.
 
-    Address and key: see `profiles.py`. `timeout` in seconds is for each try; `retries` says how often, and only
-    what cannot do harm is repeated. `http` replaces the HTTP client (the caller closes it), as for proxies.
+    Address and key: see `profiles.py`. `timeout` in seconds is for each try; `retries` says how often, and
+    only what cannot do harm is repeated. `http` replaces the HTTP client (the caller closes it), as for proxies.
     """
 
     def __init__(
