@@ -335,7 +335,7 @@ class AsyncClockhouse(AsyncRegional):
     """The API. For one event loop; `async with` closes its connections.
 
     Address and key: see `profiles.py`. `timeout` in seconds is for each try; `retries` says how often, and
-    only what cannot do harm is repeated. `http` replaces the HTTP client (the caller closes it), as for proxies.
+    only what cannot do harm is repeated. `http` replaces the HTTP client (the caller closes it).
     """
 
     def __init__(
