@@ -8,10 +8,11 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 from cells.lake_url import check_url
+from cells.stores.registry import HIGHEST, LocalStore, Registry, parse_stores
 
 ROLES = ("api", "loader", "dispatcher", "executor", "engine", "reaper", "meter", "lake")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -57,6 +58,9 @@ class Settings:
     #: CELL_OWNERSHIP=LEASED: the cell has sites in several regions; this process works only while its region
     #: owns it, and waits until then. PERMANENT (the default): it is this region's for good.
     leased: bool = False
+    #: CELL_STORES: the local stores of the cell's sites (JSON). CELL_STORE: this process is in front of one
+    #: of them; 0 (the default): of the cell's own, which is replicated where the cell has several sites.
+    stores: Registry = field(default_factory=Registry)
     log_level: str = "INFO"  # CELL_LOG_LEVEL
     roles: frozenset[str] = frozenset(ROLES)  # --roles, or CELL_ROLES
 
@@ -90,11 +94,17 @@ class Settings:
             history_kept_days=read.optional("CELL_HISTORY_KEPT_DAYS", _whole(1, 36_500), 396),
             pool_size=read.optional("CELL_POOL_SIZE", _whole(2, 500), 12),
             leased=read.optional("CELL_OWNERSHIP", _ownership, False),
+            stores=Registry(
+                own=read.optional("CELL_STORE", _whole(0, HIGHEST), 0),
+                local=read.optional("CELL_STORES", parse_stores, cast("tuple[LocalStore, ...]", ())),
+            ),
             log_level=read.optional("CELL_LOG_LEVEL", _level, "INFO"),
             roles=read.given("--roles", roles, _roles)
             if roles is not None
             else read.optional("CELL_ROLES", _roles, frozenset(ROLES)),
         )
+        if settings.stores.own and (settings.leased or settings.stores):
+            read.faults.append("CELL_STORE is of a store of one region: neither LEASED nor with CELL_STORES")
         if settings.history_kept_days < settings.runs_kept_days:
             read.faults.append("CELL_HISTORY_KEPT_DAYS is less than CELL_RUNS_KEPT_DAYS")
         if read.faults:

@@ -208,6 +208,9 @@ class ErrorCode(enum.StrEnum):
     QUOTA_EXCEEDED = "QUOTA_EXCEEDED"  # 429: with `scope`
     UNAVAILABLE = "UNAVAILABLE"  # 503
     UNCONFIRMED = "UNCONFIRMED"  # 503: done at home, not known to be anywhere else (STRICT)
+    HOME_REGION_DOWN = (
+        "HOME_REGION_DOWN"  # 503: kept in one region alone, which does not answer (SINGLE_REGION)
+    )
     INTERNAL_ERROR = "INTERNAL_ERROR"  # 500: ours
 
 
@@ -235,6 +238,7 @@ PROBLEM_TITLES: dict[ErrorCode, str] = {
     ErrorCode.QUOTA_EXCEEDED: "Quota exceeded",
     ErrorCode.UNAVAILABLE: "Temporarily unavailable",
     ErrorCode.UNCONFIRMED: "Done at home, confirmed by no other region",
+    ErrorCode.HOME_REGION_DOWN: "The only region that has it does not answer",
     ErrorCode.INTERNAL_ERROR: "Something went wrong here",
 }
 

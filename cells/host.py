@@ -47,6 +47,7 @@ from cells.secrets import SealedBox
 from cells.serving import HttpServer
 from cells.store.migrate import migrate
 from cells.store.postgres import PostgresStore
+from cells.stores.elsewhere import elsewhere_of, lake_name
 from cells.supervision import Service, Supervisor
 from cells.timers.dispatcher import Dispatcher
 from cells.timers.loader import Loader
@@ -85,12 +86,14 @@ class Process:
             cell_name=settings.cell_name,
             pool_size=settings.pool_size,
             leased=settings.leased,
+            number=settings.stores.own,
         )
         self.queue = ValkeyQueue(settings.valkey_url, cell=settings.cell_name, clock=self.clock)
         self.bell = Bell(settings.valkey_url, cell=settings.cell_name)
         self.store.workflows_due = self.bell.ring
         self.host = HostAgent(self.store, self.clock, self.metrics, roles=sorted(settings.roles))
         self.moving = Moving(settings, self.store, self.queue, self.host, clock, self.metrics)
+        self.elsewhere = elsewhere_of(settings, self.store, self.host, clock, self.metrics)
         self.stopping = asyncio.Event()
         self._booted = False
         self._unfit = False  # what this process was told cannot work, however long it waits
@@ -112,6 +115,8 @@ class Process:
                 trial=self.trial,
                 traces=self.traces,
                 transfers=self.moving.service,
+                elsewhere=self.elsewhere,
+                local=self.store,
                 history=None if self.lake is None else LakeReader(self.store, self.lake, self.scratch.path),
             )
         readiness = Readiness(
@@ -211,6 +216,8 @@ class Process:
             yield "returning", lambda: Returning(store, queue, clock, metrics, host_id=lambda: host.host_id)
             yield "upkeep", lambda: Upkeep(store, metrics)
             yield "vitals", lambda: VitalSigns(store, metrics)
+            if (elsewhere := self.elsewhere) is not None:
+                yield "stores", lambda: elsewhere
         if "lake" in roles and self.lake is not None:
             files = self.lake
             yield (
@@ -218,7 +225,7 @@ class Process:
                 lambda: LakeService(
                     store,
                     files,
-                    Place(region=settings.region, cell=settings.cell_name),
+                    Place(region=settings.region, cell=lake_name(settings)),
                     metrics,
                     host_id=lambda: host.host_id,
                     kept=Kept(runs=settings.runs_kept_days, history=settings.history_kept_days),
@@ -288,6 +295,7 @@ class Process:
             ("feed", self._feed_flushed),
             ("lease", self.host.retire),
             ("bell", self.bell.close),
+            ("stores", self._stores_left),
             ("queue", self.queue.close),
             ("store", self.store.close),
             ("scratch", self._scratch_removed),
@@ -309,6 +317,10 @@ class Process:
         if self.api is not None:
             await self.api.state.services.feed.flush()
             await self.trial.close()
+
+    async def _stores_left(self) -> None:
+        if self.elsewhere is not None:
+            await self.elsewhere.close()
 
     async def _traces_sent(self) -> None:
         if self.traces is not None:

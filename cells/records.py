@@ -83,6 +83,7 @@ class TenantConfig(msgspec.Struct, frozen=True, kw_only=True):
     default_window_seconds: int = 300  # recurring jobs
     default_once_window_seconds: int = 60
     default_region_policy: str = "HOME_ASYNC"
+    home_region: str = ""  # where SINGLE_REGION work of it is kept; empty: where the cell began
     paused: bool = False  # by its own people: nothing of it is claimed
     low_delayed: bool = False  # its budget is spent: its LOW work waits
 

@@ -1,8 +1,9 @@
 """`make regions`: the product in three regions on one machine, in the foreground, until Ctrl-C.
 
 Every cell has a site in every region: a PostgreSQL (one the primary, the others its standbys), a Valkey,
-a keeper and a process of the cell, of which the owner's works and the others wait. Every region has a
-router of its own. The ownership store has a cluster of its own; the control plane is one, as ever.
+a keeper and a process of the cell, of which the owner's works and the others wait; and a local store: a
+PostgreSQL that no other region copies, with a process of its own that always works. Every region has a router
+of its own. The ownership store has a cluster of its own; the control plane is one, as ever.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from deploy.supervisor import Process
 
 REGIONS = ("east", "west", "north")
 _CELLS = "shared-1,shared-2"
-#: Nine clusters share one machine.
+#: Fourteen clusters share one machine.
 _SMALL: Mapping[str, str] = {**SITE_SETTINGS, "shared_buffers": "32MB", "max_connections": "60"}
+#: Of a local store, which nobody replicates.
+_LOCAL: Mapping[str, str] = {"shared_buffers": "32MB", "max_connections": "40"}
 _OWNED_SECONDS = 60.0
 
 
@@ -45,6 +48,16 @@ class Site:
     def key(self) -> str:
         """Ends the names of its processes."""
         return f"{self.cell}-{self.region}"
+
+    @property
+    def local(self) -> str:
+        """Ends the names of what its local store consists of."""
+        return f"{self.cell}-local-{self.region}"
+
+    @property
+    def store(self) -> int:
+        """The number of its local store: in the ids of what is kept there, for good."""
+        return REGIONS.index(self.region) + 1
 
     @property
     def founding(self) -> bool:
@@ -70,6 +83,27 @@ class RegionalEnvironments(Environments):
             "CELL_OWNERSHIP": "LEASED",
             "CELL_DATABASE_URL": self._stores.cells[site.key],
             "CELL_VALKEY_URL": self._stores.cell_valkeys[site.key],
+            "CELL_STORES": json.dumps(
+                [
+                    {
+                        "number": other.store,
+                        "region": other.region,
+                        "url": self._ports.url(f"cell-{other.local}"),
+                    }
+                    for other in (Site(cell=site.cell, region=region) for region in REGIONS)
+                ]
+            ),
+        }
+
+    def local_at(self, site: Site) -> dict[str, str]:
+        """Of `cells.host` in front of a site's local store; it has the site's Valkey to itself by a number."""
+        return {
+            **self.of_cell(site.cell, bind=f"cell-{site.local}"),
+            "CELL_REGION": site.region,
+            "CELL_STORE": str(site.store),
+            "CELL_DATABASE_URL": self._stores.cells[site.local],
+            "CELL_VALKEY_URL": with_path(self._stores.cell_valkeys[site.key], "2"),
+            "CELL_POOL_SIZE": "8",
         }
 
     def keeper(self, site: Site) -> dict[str, str]:
@@ -116,8 +150,11 @@ class RegionalInstallation(Installation):
         self._processes = Processes(home, environments, ports)
         for region in REGIONS:
             ports.of(f"router-{region}")
-        for name in ("django", "echo", *(f"cell-{site.key}" for site in sites(options))):
+        for name in ("django", "echo"):
             ports.of(name)
+        for site in sites(options):
+            ports.of(f"cell-{site.key}")
+            ports.of(f"cell-{site.local}")
         home.keep(state)
 
         start = self.supervisor.start
@@ -134,6 +171,7 @@ class RegionalInstallation(Installation):
         placed, *_ = await all_of(
             self._control_plane(environments, stores),
             *(self._cell(cell, environments) for cell in options.cells),
+            *(self._local(site, environments) for site in sites(options)),
             *(start(self._router(region, environments)) for region in REGIONS),
             start(self._processes.echo()),
         )
@@ -178,7 +216,13 @@ class RegionalInstallation(Installation):
         return Stores(
             control=with_path(central["control"].url, "control"),
             ownership=with_path(central["ownership"].url, "ownership"),
-            cells={site.key: database(site) for site in sites(self._options)},
+            cells={
+                **{site.key: database(site) for site in sites(self._options)},
+                **{
+                    site.local: with_path(self._local_cluster(site).url, "cell")
+                    for site in sites(self._options)
+                },
+            },
             control_valkey=with_path(central["valkey"].url, "0"),
             router_valkey=with_path(central["valkey"].url, "1"),
             cell_valkeys={key: valkey.url for key, valkey in valkeys.items()},
@@ -195,6 +239,26 @@ class RegionalInstallation(Installation):
             founding=site.founding,
             make_ready=[sys.executable, "-m", "controlplane.regions", "prepare"],
             environment=environments.keeper(site),
+        )
+
+    def _local_cluster(self, site: Site) -> Postgres:
+        name = f"postgres-{site.local}"
+        children.end_leftovers(self._home.folder / name / "data", "postgres")
+        return Postgres(
+            self._home.folder / name,
+            name=name,
+            port=self._ports.of(name),
+            password=self._state.engine_password(name),
+            settings=_LOCAL,
+        )
+
+    async def _local(self, site: Site, environments: RegionalEnvironments) -> None:
+        cluster = self._local_cluster(site)
+        await self.supervisor.start(engine_process(cluster))
+        await asyncio.to_thread(create_database, cluster.url, with_path(cluster.url, "cell"))
+        name = f"cell-{site.local}"
+        await self.supervisor.start(
+            http_process(name, ["-m", "cells.host"], environments.local_at(site), port=self._ports.of(name))
         )
 
     async def _cell(self, cell: str, environments: RegionalEnvironments) -> None:
@@ -293,6 +357,8 @@ class RegionalInstallation(Installation):
                         "keeper_url": self._ports.url(f"keeper-{site.key}"),
                         "database_url": stores.cells[site.key],
                         "valkey_url": stores.cell_valkeys[site.key],
+                        "local_url": self._ports.url(f"cell-{site.local}"),
+                        "local_database_url": stores.cells[site.local],
                     }
                     for site in sites(self._options)
                     if site.region == region

@@ -38,6 +38,7 @@ from cells.api import (
     runs,
     schedules,
     selections,
+    snapshots,
     stats,
     target_health,
     targets,
@@ -56,6 +57,8 @@ from cells.contract import CELLS_KID, cells_key
 from cells.observability.metrics import Metrics
 from cells.observability.traces import Traces
 from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
+from cells.store.local_stores import LocalStores
+from cells.stores.elsewhere import Elsewhere
 from cells.transfer_ports import Transfers
 
 #: Tried in this order, the busiest first.
@@ -77,7 +80,7 @@ _RESOURCES = (
         events,
     ),
     *(reconciling, returned, workflows, workflow_changes, definitions, definition_checks),
-    *(internal, usage, punctuality, lengthening, telling, moves),
+    *(internal, usage, punctuality, lengthening, telling, moves, snapshots),
 )
 
 
@@ -94,6 +97,8 @@ def create_app(
     history: History | None = None,
     traces: Traces | None = None,
     transfers: Transfers | None = None,
+    elsewhere: Elsewhere | None = None,
+    local: LocalStores | None = None,
 ) -> FastAPI:
     """The application. `app.state.services.feed.flush()` waits for what the queue is yet to be told;
     call it before the queue is closed."""
@@ -109,6 +114,8 @@ def create_app(
         history=history,
         traces=traces,
         transfers=transfers,
+        elsewhere=elsewhere,
+        local=local,
     )
     app = _with_routes(services)
     app.state.services = services

@@ -164,7 +164,8 @@ class _Batch:
         if key is None:
             job_id = call.services.fresh_id()
         else:
-            job_id = idempotency.job_id_for(call.tenant_id, _CREATE, key, raw)
+            store = call.services.settings.stores.own
+            job_id = idempotency.job_id_for(call.tenant_id, _CREATE, key, raw, store=store)
         job = building.new_job(
             job_id=job_id,
             definition=msgspec.structs.replace(alike.definition, name=names.name, key=names.key),

@@ -18,6 +18,7 @@ from cells.domain import ids
 from cells.domain.claiming import Skip, swallowed
 from cells.domain.job import (
     ONE_REGION,
+    SINGLE_REGION,
     STRICT,
     Delivery,
     Gap,
@@ -207,6 +208,14 @@ def check_region(given: JobIn, policy: str, *, leased: bool) -> None:
         if given.region_policy is None:
             detail += ". It is what the job had, or the tenant's default: give another one"
         raise invalid([body_fault("/region_policy", detail)])
+
+
+def check_store(policy: str, *, own: int) -> None:
+    """A 422 where a job is to be kept in a store that only has what stays in one region."""
+    if own != ids.MAIN_STORE and policy != SINGLE_REGION:
+        raise invalid(
+            [body_fault("/region_policy", f"this store keeps SINGLE_REGION jobs; this is {policy}")]
+        )
 
 
 def check_delivery(given: JobIn, policy: str) -> None:

@@ -48,11 +48,13 @@ def fingerprint(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
-def job_id_for(tenant_id: uuid.UUID, route: str, key: str, body: bytes) -> uuid.UUID:
+def job_id_for(
+    tenant_id: uuid.UUID, route: str, key: str, body: bytes, *, store: int = ids.MAIN_STORE
+) -> uuid.UUID:
     """The id of the job that a request makes under its key: the same for each retry, so that not
     even a lost record of the key makes a second job. Another request under a key whose record is
     gone after its 24 hours is another job, and must not be answered with the old one."""
-    return ids.derived_id(tenant_id=tenant_id, key=f"{route}\n{key}\n{fingerprint(body).hex()}")
+    return ids.derived_id(tenant_id=tenant_id, key=f"{route}\n{key}\n{fingerprint(body).hex()}", store=store)
 
 
 class InFlight:

@@ -61,7 +61,9 @@ async def create_job(call: Call, body: JobIn) -> Response:
     if key is None:
         job_id = services.fresh_id()
     else:
-        job_id = idempotency.job_id_for(call.tenant_id, _CREATE, key, call.raw_body)
+        job_id = idempotency.job_id_for(
+            call.tenant_id, _CREATE, key, call.raw_body, store=services.settings.stores.own
+        )
     job = building.new_job(
         job_id=job_id,
         definition=wanted.definition,

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from cells.api.building import (
     check_delivery,
     check_region,
+    check_store,
     payload_of,
     policy_of,
     resolve_target,
@@ -103,6 +104,7 @@ async def judged(
             callbacks[name] = await found.of(_telling(call, told, name))
     policy = policy_of(given, region_policy, config)
     found.call(lambda: check_region(given, policy, leased=call.services.settings.leased))
+    found.call(lambda: check_store(policy, own=call.services.settings.stores.own))
     found.call(lambda: check_delivery(given, policy))
     body = found.call(lambda: payload_of(given.target, payload))
     found.settle()

@@ -105,7 +105,9 @@ async def _frozen(
     services = call.services
     selection_id = services.fresh_id()
     if key is not None:
-        selection_id = idempotency.job_id_for(call.tenant_id, route, key, call.raw_body)
+        selection_id = idempotency.job_id_for(
+            call.tenant_id, route, key, call.raw_body, store=services.settings.stores.own
+        )
         known = await services.store.get_selection(call.tenant_id, selection_id)
         if known is not None:
             return known

@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cells.api import pagination, problems, reading, tracing
+from cells.api.spread.asked import Asked
 from cells.contract import Caller, ErrorCode, Scope, allows
 from cells.domain import ids
 from cells.domain.job import STRICT
@@ -230,6 +231,8 @@ class _Route(APIRoute):
     rule: Rule
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        from cells.api.spread.dispatch import spread
+
         services, rule = self.services, self.rule
         function: Endpoint = self.endpoint
         dependant = self.dependant
@@ -262,7 +265,18 @@ class _Route(APIRoute):
                     if has_payload:
                         call.payload = reading.take_payload(fields)
                     given["body"] = await _read_body(call, fields, body_model, rule)
-                response = await function(call, **given)
+                if services.elsewhere is None or rule.internal:
+                    response = await function(call, **given)
+                else:
+                    asked = Asked(
+                        call=call,
+                        method=method,
+                        path_format=self.path_format,
+                        own=function,
+                        given=given,
+                        elsewhere=services.elsewhere,
+                    )
+                    response = await spread(asked)
                 if call.strict and rule.writes and response.status_code < 300:
                     await _acknowledged(services)
                 status = response.status_code

@@ -29,6 +29,8 @@ from cells.observability.metrics import SIZE_BUCKETS, Metrics
 from cells.observability.traces import Traces
 from cells.ports import Clock, Fence, History, Queue, Secrets, Store, TargetTrial
 from cells.pulling import Beat, Extended
+from cells.store.local_stores import LocalStores
+from cells.stores.elsewhere import Elsewhere
 from cells.transfer_ports import Transfers
 from cells.workflow_ports import NewExecution, WorkflowRow
 from cells.workflows.calculators import Calculators
@@ -65,6 +67,8 @@ class Services:
         history: History | None = None,
         traces: Traces | None = None,
         transfers: Transfers | None = None,
+        elsewhere: Elsewhere | None = None,
+        local: LocalStores | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
     ):
         self.store = store
@@ -78,6 +82,8 @@ class Services:
         self.history = history  # None: nothing leaves the store
         self.traces = traces  # None: nobody collects spans
         self.transfers = transfers  # None: this cell takes no part in moves
+        self.local = local  # this store's part in snapshots, at either end
+        self.elsewhere = elsewhere  # None: this cell has no store but this one
         self.entropy = entropy
         self._drawn: Iterator[bytes] = iter(())
         self.placements = Placements(store, clock, cell=settings.cell_name)
@@ -153,4 +159,4 @@ class Services:
             drawn = self.entropy(10 * _DRAWN)
             self._drawn = iter([drawn[i : i + 10] for i in range(0, len(drawn), 10)])
             entropy = next(self._drawn)
-        return ids.fresh_id(now_ms=self.clock.now_ms(), entropy=entropy)
+        return ids.fresh_id(now_ms=self.clock.now_ms(), entropy=entropy, store=self.settings.stores.own)

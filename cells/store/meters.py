@@ -129,8 +129,8 @@ class Meters(StoreBase):
     async def meters_sealed_until(self) -> SealedUntil:
         """See `ports.Store.meters_sealed_until`."""
         async with self._database.transaction() as connection:
-            epoch, until = await fetch_row(connection, "meters_sealed_until")
-            return SealedUntil(store=0, epoch=epoch, sealed_until=until.strftime(_MINUTE_FORMAT))
+            store, epoch, until = await fetch_row(connection, "meters_sealed_until")
+            return SealedUntil(store=store, epoch=epoch, sealed_until=until.strftime(_MINUTE_FORMAT))
 
     async def mark_shipped(self, records: Sequence[MeterRecord], *, refused: str | None = None) -> None:
         """The control plane has these records, or refuses them for a reason."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
+from cells.domain.ids import MAIN_STORE
 from cells.ports import Applied, Completion, Store, Terminal
 from cells.store.backfills import Backfills
 from cells.store.calendars import Calendars
@@ -29,6 +30,7 @@ from cells.store.jobs import Jobs
 from cells.store.lake import Lake
 from cells.store.letters import Letters
 from cells.store.limits import TargetLimits
+from cells.store.local_stores import LocalStores
 from cells.store.meters import Meters
 from cells.store.open_workflows import WorkflowsUnderWay
 from cells.store.operations import Operations
@@ -93,6 +95,7 @@ class PostgresStore(
     JobUsages,
     Status,
     Upkeep,
+    LocalStores,
     Lake,
     WorkflowLake,
     WorkflowsUnderWay,
@@ -100,20 +103,30 @@ class PostgresStore(
 ):
     """One cell's truth. `open` before use, on a migrated database."""
 
-    def __init__(self, url: str, *, cell_name: str, pool_size: int = 10, leased: bool = False) -> None:
+    def __init__(
+        self, url: str, *, cell_name: str, pool_size: int = 10, leased: bool = False, number: int = MAIN_STORE
+    ) -> None:
         database = Database(url, pool_size=pool_size, application_name=application_of(cell_name))
         super().__init__(database, cell_name=cell_name)
         self._leased = leased
+        self._number = number
 
     async def open(self) -> Self:
         """Connect, and see that this database belongs to this cell. `Terminal` if it does not."""
         await self._database.open()
         async with self._database.transaction() as connection:
-            await run(connection, "cell_insert", {"name": self._cell_name, "leased": self._leased})
+            await run(
+                connection,
+                "cell_insert",
+                {"name": self._cell_name, "leased": self._leased, "store": self._number},
+            )
             row = await fetch_one(connection, "cell_name")
         if row is None or row[0] != self._cell_name:
             await self.close()
             raise Terminal(f"this database belongs to cell {None if row is None else row[0]}")
+        if row[2] != self._number:
+            await self.close()
+            raise Terminal(f"this database is store {row[2]} of its cell, not {self._number}: see CELL_STORE")
         if row[1] != self._leased:
             await self.close()
             raise Terminal(

@@ -27,6 +27,12 @@ async def publish(step: Step, key: bytes) -> Answer:
     held = await store.row(connection, "transfer_hold", tenant=step.tenant, move=step.move, epoch=order.epoch)
     if held is None:
         raise Conflict(f"the tenant is not at home here under epoch {order.epoch}, or another move holds it")
+    apart = await store.rows(connection, "transfer_kept_apart", tenant=step.tenant)
+    if apart:
+        numbers = ", ".join(str(number) for (number,) in apart)
+        raise Conflict(
+            f"jobs or workflows of the tenant are kept in one region alone (store {numbers}), and cannot move"
+        )
     row = await step.row()
     if row is None or row.attempt < order.attempt or row.taken_over or row.state in ("PREPARED", "UNDONE"):
         if row is not None:

@@ -39,6 +39,8 @@ FATES: dict[str, Fate] = {
     "lake_workflow_tenants": Fate.STAYS,
     "lake_writer": Fate.STAYS,
     "lengthened_pages": Fate.STAYS,
+    # No tenant moves that has rows in a local store.
+    "local_stores": Fate.STAYS,
     "meter_minutes": Fate.STAYS,
     "meter_state": Fate.STAYS,
     "meter_stored": Fate.STAYS,
@@ -52,6 +54,7 @@ FATES: dict[str, Fate] = {
     "selection_chunks": Fate.AGES,
     "selections": Fate.AGES,
     "shard_leases": Fate.STAYS,
+    "snapshots": Fate.STAYS,  # of a local store
     "target_drills": Fate.MOVES,
     "target_secrets": Fate.AGES,
     "target_stats": Fate.AGES,

@@ -81,7 +81,8 @@ def reset(definition: Definition, step: str, actor: str, entropy: bytes) -> Chan
                 f"{first} came before {step} and was undone since; choose {first} or an earlier step"
             )
         turning = Turning(taken, x, definition, {}, _no_child)
-        run_id = ids.workflow_run_id(ids.fresh_id(now_ms=taken.now_ms, entropy=entropy))
+        store = ids.store_of(taken.row.run_id)
+        run_id = ids.workflow_run_id(ids.fresh_id(now_ms=taken.now_ms, entropy=entropy, store=store))
         if x.is_open:
             name = ids.encode(ids.WORKFLOW_RUN, run_id)
             data = {"error": f"reset to {step}", "actor": actor, "reset_to": name}

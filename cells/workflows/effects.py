@@ -22,6 +22,7 @@ from cells.domain.job import (
     ScheduleType,
     TargetRef,
     TargetType,
+    inherited,
 )
 from cells.domain.job import Activity as Identity
 from cells.domain.run import LEASE_MARGIN_MS
@@ -140,7 +141,8 @@ def derived_run(taken: Taken, seq: int) -> uuid.UUID:
     """The id of an execution that an event begins: the same whoever records it."""
     row = taken.row
     key = f"execution:{row.run_id.hex}:{seq}"
-    return ids.workflow_run_id(ids.derived_id(tenant_id=row.tenant_id, key=key))
+    store = ids.store_of(row.run_id)  # children are kept where their parent is
+    return ids.workflow_run_id(ids.derived_id(tenant_id=row.tenant_id, key=key, store=store))
 
 
 def inherited(policy: str, own: str) -> str:

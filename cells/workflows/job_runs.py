@@ -15,6 +15,7 @@ import msgspec
 from cells.domain import ids
 from cells.domain.callbacks import Notify
 from cells.domain.ids import RunKey
+from cells.domain.job import inherited
 from cells.domain.outcome import fingerprint
 from cells.domain.run import Attempt, AttemptOutcome, RunState
 from cells.domain.workflow.execution import Status
@@ -121,7 +122,9 @@ def workflow_id(key: RunKey) -> str:
 def begin(start: JobStart, region_policy: str) -> NewExecution:
     """The execution a run begins: the same one, however often that is said of one series."""
     run_id = ids.run_id(start.key)
-    derived = ids.derived_id(tenant_id=start.tenant_id, key=f"execution:{run_id}:{start.series}")
+    key = f"execution:{run_id}:{start.series}"
+    store = ids.store_of(start.key.parent_id)  # it runs where its job is
+    derived = ids.derived_id(tenant_id=start.tenant_id, key=key, store=store)
     given = None if start.input is None else _decode(start.input)
     target = start.definition.target
     return execution_of(

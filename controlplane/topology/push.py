@@ -48,6 +48,7 @@ def config_of(tenant: Tenant) -> dict[str, Any]:
         "default_window_seconds": tenant.default_window_seconds,
         "default_once_window_seconds": tenant.default_once_window_seconds,
         "default_region_policy": tenant.default_region_policy,
+        "home_region": tenant.home_region_id,
         "paused": tenant.paused_at is not None,
         "low_delayed": tenant.low_delayed_at is not None,
     }

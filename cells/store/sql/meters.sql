@@ -46,7 +46,7 @@ LIMIT %(page)s;
 -- name: seal_insert
 -- Meters of sealed minutes (tenant_id, host, minute, metric); never changed afterwards.
 INSERT INTO meter_minutes (tenant_id, store, epoch, host, minute, metric, region_policy, quantity)
-SELECT tenant_id, 0, epoch, host, minute, metric, region_policy, quantity
+SELECT tenant_id, (SELECT store FROM cell), epoch, host, minute, metric, region_policy, quantity
 FROM unnest(%(tenants)s::uuid[], %(epochs)s::bigint[], %(hosts)s::text[], %(minutes)s::timestamptz[], %(metrics)s::text[],
             %(policies)s::text[], %(quantities)s::bigint[])
      AS m (tenant_id, epoch, host, minute, metric, region_policy, quantity);
@@ -71,6 +71,6 @@ WHERE m.tenant_id = s.tenant_id AND m.store = s.store AND m.epoch = s.epoch AND 
   AND m.metric = s.metric AND m.region_policy = s.region_policy;
 
 -- name: meters_sealed_until
--- The owner's epoch, and the minute before which every meter (of any tenant_id) is sealed and answered for.
-SELECT epoch, least(metered_until, (SELECT min(minute) FROM meter_minutes WHERE shipped_at IS NULL AND refused IS NULL))
+-- The store's number, the owner's epoch, and the minute before which every meter (of any tenant_id) is sealed and answered for.
+SELECT store, epoch, least(metered_until, (SELECT min(minute) FROM meter_minutes WHERE shipped_at IS NULL AND refused IS NULL))
 FROM cell;

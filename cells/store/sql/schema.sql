@@ -27,13 +27,14 @@ INSERT INTO schema_migrations (name, checksum) VALUES (%(name)s, %(checksum)s);
 SET LOCAL lock_timeout = '1s';
 
 -- name: cell_insert
--- The cell's own row; its name is given once and for all, and whether it is owned under a lease, which begins ended.
-INSERT INTO cell (name, lease_until) VALUES (%(name)s, CASE WHEN %(leased)s THEN '-infinity'::timestamptz END)
+-- The cell's own row; its name and the store's number are given once and for all, and whether it is owned under a
+-- lease, which begins ended.
+INSERT INTO cell (name, store, lease_until) VALUES (%(name)s, %(store)s, CASE WHEN %(leased)s THEN '-infinity'::timestamptz END)
 ON CONFLICT (singleton) DO NOTHING;
 
 -- name: cell_name
--- The name under which this database was set up, and whether its cell is owned under a lease.
-SELECT name, lease_until IS NOT NULL FROM cell;
+-- The name under which this database was set up, whether its cell is owned under a lease, and the store's number.
+SELECT name, lease_until IS NOT NULL, store FROM cell;
 
 -- name: cell_standby
 -- Whether this database follows another one.

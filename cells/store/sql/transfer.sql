@@ -36,6 +36,10 @@ WHERE tenant_id = %(tenant)s AND ownership_epoch = %(epoch)s AND state IN ('ACTI
   AND (move_id IS NULL OR move_id = %(move)s)
 RETURNING state;
 
+-- name: transfer_kept_apart
+-- The local stores that may hold rows of the tenant (tenant_id). No new one is used while a move holds it.
+SELECT store FROM local_stores WHERE tenant_id = %(tenant)s ORDER BY store;
+
 -- name: transfer_awaited
 -- The tenant is known here (tenant_id) as one that lives elsewhere, so that nothing is done for its rows.
 INSERT INTO tenants AS t (tenant_id, state, ownership_epoch, config_version, config, told_state, move_id)

@@ -40,6 +40,8 @@ from cells.ports import (
 )
 from cells.secrets import SealedBox
 from cells.store.postgres import PostgresStore
+from cells.stores.elsewhere import elsewhere_of
+from cells.stores.registry import Registry
 from cells.timers.members import unpack
 from cells.timers.queue import ValkeyQueue
 from tests.waiting import eventually
@@ -350,26 +352,31 @@ def _app(cell: Cell, store: Store, queue: Queue, given: Settings | None = None) 
 
 
 @asynccontextmanager
-async def cell(database_url: str, valkey_url: str) -> AsyncIterator[Cell]:
-    """A cell with one tenant, whose host lease is held."""
+async def cell(database_url: str, valkey_url: str, *, stores: Registry | None = None) -> AsyncIterator[Cell]:
+    """A cell with one tenant, whose host lease is held. `stores`: which of its stores this is, and others."""
     clock, metrics = MovableClock(), Metrics()
     box = SealedBox([b"i" * 32])
-    async with PostgresStore(database_url, cell_name=CELL, pool_size=6) as store:
+    stores = stores or Registry()
+    given = replace(settings(database_url, valkey_url), stores=stores)
+    async with PostgresStore(database_url, cell_name=CELL, pool_size=6, number=stores.own) as store:
         await store.ensure_partitions(days_ahead=2)
         host = HostAgent(store, SystemClock(), metrics, roles=("api", "engine"))
         stop = asyncio.Event()
         holding = asyncio.create_task(host.run(stop))
         await host.wait_live()
         queue = ValkeyQueue(valkey_url, cell=f"api-{os.getpid()}-{uuid.uuid4().hex[:8]}", clock=clock)
+        elsewhere = elsewhere_of(given, store, host, clock, metrics)
         app = create_app(
             store=store,
             queue=queue,
             secrets=box,
-            settings=settings(database_url, valkey_url),
+            settings=given,
             clock=clock,
             metrics=metrics,
             host=host,
             trial=Trial(box, clock, egress_allow=()),
+            elsewhere=elsewhere,
+            local=store,
         )
         async with _client(app) as http:
             tenant = uuid.uuid4()
@@ -388,6 +395,8 @@ async def cell(database_url: str, valkey_url: str) -> AsyncIterator[Cell]:
             yield made
             await made.services.feed.flush()
             await made.services.trial.close()  # type: ignore[attr-defined]
+        if elsewhere is not None:
+            await elsewhere.close()
         await queue.close()
         stop.set()
         await holding

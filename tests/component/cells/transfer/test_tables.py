@@ -33,8 +33,10 @@ def test_it_is_decided_of_every_table_whether_it_moves(cell_database_url: str) -
     assert {n for n in keyed if FATES[n] is Fate.STAYS} == {
         "job_usage",
         "lake_workflow_tenants",
+        "local_stores",
         "meter_minutes",
         "meter_stored",
+        "snapshots",
         "tenants",
         "transfers",
     }

@@ -1,0 +1,1 @@
+"""Requests that concern a tenant's rows in other stores of the cell."""

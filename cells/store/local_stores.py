@@ -1,0 +1,169 @@
+"""Which local stores hold rows of a tenant, and the snapshots these are told.
+
+The cell's own store is the owner's word about targets, secrets, definitions, calendars and configuration. A
+local store has a copy of these for each tenant that has rows in it: whole, and only ever replaced by a later one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from cells.ports import Conflict, Fence, Retryable, TenantConfig
+from cells.store.base import StoreBase
+from cells.store.database import Connection, fetch_all, fetch_one, fetch_row, run
+from cells.stores.registry import PARTS
+
+#: What of a tenant is limited in each store by itself.
+_QUOTAS = (
+    "job_runs_per_second",
+    "strict_jobs_per_second",
+    "pending_timers",
+    "running_runs",
+    "workflow_steps_per_second",
+)
+_ACTOR = "service:cell"
+#: No transaction of a cell is open for longer.
+_LONGEST_SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Used:
+    """A local store that may hold rows of a tenant."""
+
+    store: int
+    version: int  # of the snapshot it is to have
+    told: bool  # whether it has that one, from this owner
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What a local store has to know of a tenant. Rows are as they lie in the store that sent them."""
+
+    epoch: int  # of the cell's owner
+    version: int
+    state: str
+    ownership_epoch: int
+    config_version: int
+    config: TenantConfig
+    targets: list[dict[str, Any]]
+    secrets: list[dict[str, Any]]
+    definitions: list[dict[str, Any]]
+    calendars: list[dict[str, Any]]
+
+
+def share_of(config: TenantConfig) -> TenantConfig:
+    """The part of a tenant's quotas that holds in one local store: what is not 0 is at least 1."""
+    parts = {name: max(1, quota // PARTS) if (quota := getattr(config, name)) else 0 for name in _QUOTAS}
+    return msgspec.structs.replace(config, **parts)
+
+
+class LocalStores(StoreBase):
+    """Both ends of a snapshot."""
+
+    # --- in the cell's own store ---------------------------------------------------------
+    async def local_stores_of(self, tenant_id: uuid.UUID) -> Sequence[Used]:
+        """The local stores that may hold rows of a tenant, by number."""
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(connection, "local_stores_of", {"tenant": tenant_id})
+        return [Used(store=number, version=version, told=told) for number, version, told in rows]
+
+    async def use_local_store(self, fence: Fence, number: int, *, host_id: int) -> None:
+        """From here on a local store may hold rows of a tenant. `NotOwner` where it is not active here."""
+        async with self._write(fence, host_id) as (connection, entry):
+            if (
+                await fetch_one(connection, "local_store_use", {"tenant": fence.tenant_id, "store": number})
+                is None
+            ):
+                raise Conflict(
+                    "the tenant is being moved to another cell: what is to be kept in one region can be made"
+                    " when that has ended"
+                )
+            entry.intent(fence.tenant_id, "store.use", str(number), 0, 0)
+
+    async def local_stores_behind(self, *, limit: int) -> Sequence[tuple[uuid.UUID, int]]:
+        """Tenants and stores whose snapshot is not this owner's latest."""
+        async with self._database.transaction() as connection:
+            await run(connection, "cell_local_stores_settle", {"longest": _LONGEST_SECONDS})
+            return [
+                (tenant, number)
+                for tenant, number in await fetch_all(
+                    connection, "cell_local_stores_behind", {"limit": limit}
+                )
+            ]
+
+    async def snapshot_of(self, tenant_id: uuid.UUID, number: int) -> bytes:
+        """A tenant's snapshot for a local store, encoded. `Retryable` where the store holds nothing of it."""
+        async with self._database.transaction() as connection:
+            row = await fetch_one(connection, "snapshot_of", {"tenant": tenant_id, "store": number})
+        if row is None:
+            raise Retryable(f"store {number} is not in use by tenant {tenant_id}")
+        text: str = row[0]
+        return text.encode()
+
+    async def local_store_told(self, tenant_id: uuid.UUID, number: int, *, epoch: int, version: int) -> None:
+        """A local store has confirmed a snapshot."""
+        parameters = {"tenant": tenant_id, "store": number, "epoch": epoch, "version": version}
+        async with self._database.transaction() as connection:
+            await run(connection, "local_store_told", parameters)
+
+    # --- in a local store ----------------------------------------------------------------
+    async def take_snapshot(self, tenant_id: uuid.UUID, snapshot: Snapshot) -> bool:
+        """Be as a snapshot says; False where a later one is known, or it is known already."""
+        tenant: dict[str, object] = {"tenant": tenant_id}
+        place = {"epoch": snapshot.epoch, "version": snapshot.version}
+        async with self._database.transaction() as connection:
+            if await fetch_one(connection, "snapshot_begin", tenant | place) is None:
+                return False
+            # No tenant with rows here is moved, so it is one of these.
+            state = "SUSPENDED" if snapshot.state == "SUSPENDED" else "ACTIVE"
+            await run(
+                connection,
+                "snapshot_tenant",
+                tenant
+                | {
+                    "state": state,
+                    "ownership_epoch": snapshot.ownership_epoch,
+                    "config_version": snapshot.config_version,
+                    "config": msgspec.json.encode(share_of(snapshot.config)).decode(),
+                },
+            )
+            for statement, rows in (
+                ("snapshot_targets_gone", snapshot.targets),
+                ("snapshot_targets", snapshot.targets),
+                ("snapshot_secrets_gone", snapshot.secrets),
+                ("snapshot_secrets", snapshot.secrets),
+                ("snapshot_definitions", snapshot.definitions),
+            ):
+                await run(connection, statement, tenant | {"rows": msgspec.json.encode(rows).decode()})
+            await _take_calendars(connection, tenant, snapshot.calendars)
+        return True
+
+    async def count_local_rows(self, tenant_id: uuid.UUID) -> tuple[int, int]:
+        """Jobs and workflows of a tenant in this store, ended ones too."""
+        async with self._database.transaction() as connection:
+            jobs, workflows = await fetch_row(connection, "local_rows", {"tenant": tenant_id})
+        return jobs, workflows
+
+
+async def _take_calendars(
+    connection: Connection, tenant: dict[str, object], rows: Sequence[dict[str, Any]]
+) -> None:
+    """Calendars as the snapshot has them, each change a version of this store's own: its jobs follow it as if
+    somebody had changed it here."""
+    known = {row[0] for row in await fetch_all(connection, "snapshot_calendars", tenant)}
+    for row in rows:
+        calendar = tenant | {"calendar": row["calendar_id"], "name": row["name"], "actor": _ACTOR}
+        content = bytes.fromhex(row["content"].removeprefix("\\x"))
+        current = await fetch_one(connection, "calendar_lock", calendar)
+        if current is not None and bytes(current[2]) == content:
+            await run(connection, "calendar_rename", calendar)
+            continue
+        statement = "calendar_insert" if current is None else "calendar_change"
+        (version,) = await fetch_row(connection, statement, calendar)
+        await run(connection, "calendar_version_insert", calendar | {"version": version, "content": content})
+    for gone in known - {row["calendar_id"] for row in rows}:
+        await run(connection, "calendar_delete", tenant | {"calendar": gone})
