@@ -1,7 +1,7 @@
 """Which local stores hold rows of a tenant, and the snapshots these are told.
 
 The cell's own store is the owner's word about targets, secrets, definitions, calendars and configuration. A
-local store has a copy of these for each tenant that has rows in it: whole, and only ever replaced by a later one.
+local store has a copy of these for each tenant with rows in it: whole, and only replaced by a later one.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controlplane.errors import Conflicting, NotFound, invalid
+from controlplane.moves.apart import kept_apart
 from controlplane.moves.machine import ENDED
 from controlplane.moves.models import TenantMove
 from controlplane.tenants.models import Tenant
@@ -58,6 +59,8 @@ def plan_move(tenant: Tenant, *, cell: str | None = None, keep_kind: bool = Fals
         if cell is not None:
             raise invalid("/cell", f"{cell} does not fit: {reasons}")
         raise Conflicting(f"{choice.why} ({reasons or 'there is no other'})")
+    if why := kept_apart(tenant, placement.cell):
+        raise Conflicting(why)
     before = {c.name: c.promised for c in found}
     return Plan(
         tenant=tenant.public_id,

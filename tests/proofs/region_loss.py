@@ -4,7 +4,10 @@ It owns it within 27 s and is on schedule within two minutes; every job runs, wh
 under its old key only, every region's API answers. For the last seconds nobody received what the region
 wrote: it comes back fenced, what only it had done is listed with every repeat, what people had decided there
 is done again once, and it follows. So a second time with the region that took over, and a third time with the
-network cut instead: the region works on alone until its lease ends."""
+network cut instead: the region works on alone until its lease ends.
+
+What is kept in the tenant's home region alone (SINGLE_REGION) is 503 HOME_REGION_DOWN while that is down, runs
+when it is back, and goes on there whoever owns the cell."""
 
 from __future__ import annotations
 
@@ -36,6 +39,8 @@ ON_TIME_SECONDS = 2.0
 #: For so long nobody receives what the region writes before it is lost.
 ALONE_SECONDS = 3.0
 CALL_SECONDS = 0.05
+#: The demo tenant's home, and how many jobs are kept there alone.
+HOME, AT_HOME = "east", 20
 _BATCH = 200
 
 
@@ -69,6 +74,8 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int, cut: boo
     before = len(_entries(api))
     known = [_far_ahead(api, target_id) for _ in range(2)]
     expected = _create(api, target_id, jobs=jobs)
+    at_home = _create(api, target_id, jobs=AT_HOME, region_policy="SINGLE_REGION")
+    home_is_down = first == HOME and not cut
     eventually_sync(lambda: len(expected & target.keys().keys()) >= jobs // 10, timeout=180)
 
     keeper = f"keeper-{CELL}-{first}"
@@ -91,6 +98,7 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int, cut: boo
     eventually_sync(lambda: expected <= target.keys().keys(), timeout=300)
     on_time = _on_schedule(stack, owner, after=owned_at)
     answers = {region: stack.api_in(region).http.get("/v1/jobs").status_code for region in others}
+    away = _away(api, at_home) if home_is_down else HOME
 
     if cut:
         stack.start(keeper)
@@ -105,6 +113,7 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int, cut: boo
         timeout=240,
     )
     api = stack.api_in(owner)
+    eventually_sync(lambda: at_home <= target.keys().keys(), timeout=180)
 
     def judged() -> list[dict[str, Any]] | None:
         report = _entries(api)[before:]
@@ -125,6 +134,7 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int, cut: boo
         and seconds["on_schedule_after"] <= SCHEDULE_SECONDS
         and set(answers.values()) == {200}
         and stack.owner(CELL) == owner
+        and away == HOME
         and repeats <= listed
         and len(repeats) <= allowed
         and all(done_again.values()),
@@ -138,6 +148,8 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int, cut: boo
         "repeats_not_listed": len(repeats - listed),
         "entries": dict(Counter(f"{one['kind']} {one['outcome']}" for one in report)),
         "done_again": done_again,
+        "at_home": len(at_home & target.keys().keys()),
+        "away": away if home_is_down else None,
         "from": first,
         "to": owner,
         "answers": answers,
@@ -177,6 +189,15 @@ def _done_again(api: Api, alone: Alone) -> dict[str, bool]:
     }
 
 
+def _away(api: Api, at_home: set[str]) -> str:
+    """The region that is named as down where another one is asked for a job that only it has, and for a list."""
+    answer = api.http.get(f"/v1/jobs/{min(at_home).partition(':')[0]}")
+    told, listed = answer.json(), api.get("/v1/jobs")
+    if (answer.status_code, told.get("code")) != (503, "HOME_REGION_DOWN"):
+        return f"{answer.status_code} {told.get('code')}"
+    return str(told["region"]) if listed.get("unreachable_regions") == [told["region"]] else str(listed.keys())
+
+
 def _entries(api: Api) -> list[dict[str, Any]]:
     """The whole reconciliation report of the demo tenant."""
     found: list[dict[str, Any]] = []
@@ -206,7 +227,7 @@ def create(stack: RegionalStack, region: str, target: Recorder, *, jobs: int) ->
     return _create(api, api.register_target(target.url)["target_id"], jobs=jobs)
 
 
-def _create(api: Api, target_id: str, *, jobs: int) -> set[str]:
+def _create(api: Api, target_id: str, *, jobs: int, region_policy: str = "HOME_ASYNC") -> set[str]:
     begin = (datetime.now(UTC) + timedelta(seconds=10 + jobs / 500)).replace(microsecond=0)
     keys: set[str] = set()
     for start in range(0, jobs, _BATCH):
@@ -223,6 +244,7 @@ def _create(api: Api, target_id: str, *, jobs: int) -> set[str]:
                         "schedule": {"type": "ONCE", "run_at": at},
                         "target": {"type": "HTTP", "target_id": target_id},
                         "dispatch_window_seconds": 1,
+                        "region_policy": region_policy,
                     }
                     for at in ats
                 ]
