@@ -96,7 +96,7 @@ class RegionalEnvironments(Environments):
         }
 
     def local_at(self, site: Site) -> dict[str, str]:
-        """Of `cells.host` in front of a site's local store; it has the site's Valkey to itself by a number."""
+        """Of `cells.host` in front of a site's local store; a number of the site's Valkey is its own."""
         return {
             **self.of_cell(site.cell, bind=f"cell-{site.local}"),
             "CELL_REGION": site.region,

@@ -19,6 +19,7 @@ from cells.api.internal import TenantId
 from cells.api.problems import invalid, not_found, query_fault
 from cells.api.queries import Query as Asked
 from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.spread.usage import by_job, whole_day
 from cells.contract import Scope
 from cells.domain import ids
 
@@ -53,18 +54,17 @@ async def read_day(call: Call, day: Annotated[str, Path(description="A UTC day."
     span = await store.usage_span()
     start = datetime.combine(asked, time(), UTC)
     items = await store.runs_of_day(asked)
-    return answer(
-        {
-            "cell": call.services.settings.cell_name,
-            "day": asked.isoformat(),
-            "complete": span.since <= start and start + _DAY <= span.until,
-            "complete_until": instant(span.until),
-            "items": [
-                {"tenant_id": ids.encode(ids.TENANT, tenant), "region_policy": policy, "job_runs": runs}
-                for tenant, policy, runs in items
-            ],
-        }
-    )
+    counted = {
+        "cell": call.services.settings.cell_name,
+        "day": asked.isoformat(),
+        "complete": span.since <= start and start + _DAY <= span.until,
+        "complete_until": instant(span.until),
+        "items": [
+            {"tenant_id": ids.encode(ids.TENANT, tenant), "region_policy": policy, "job_runs": runs}
+            for tenant, policy, runs in items
+        ],
+    }
+    return answer(await whole_day(call, counted))
 
 
 def _day(text: str) -> date:
@@ -98,17 +98,16 @@ async def read_by_job(call: Call, tenant_id: TenantId, query: Annotated[ByJob, Q
     items = await store.usage_by_job(
         tenant, since=query.since, until=query.until, after=after or uuid.UUID(int=0), limit=query.limit
     )
-    return answer(
-        {
-            "cell": call.services.settings.cell_name,
-            "complete_until": instant(span.until),
-            "items": [
-                {
-                    "job_id": ids.encode(ids.JOB, item.job_id),
-                    "region_policy": item.region_policy,
-                    "job_runs": item.runs,
-                }
-                for item in items
-            ],
-        }
-    )
+    counted = {
+        "cell": call.services.settings.cell_name,
+        "complete_until": instant(span.until),
+        "items": [
+            {
+                "job_id": ids.encode(ids.JOB, item.job_id),
+                "region_policy": item.region_policy,
+                "job_runs": item.runs,
+            }
+            for item in items
+        ],
+    }
+    return answer(await by_job(call, counted, limit=query.limit))

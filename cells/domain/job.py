@@ -97,12 +97,6 @@ ONE_REGION = frozenset({SINGLE_REGION, STRICT})
 HOME_ASYNC = "HOME_ASYNC"
 
 
-def inherited(parents: str, own: str) -> str:
-    """The region policy of what a job or workflow starts: it is kept where its parent is, whatever its
-    definition says of executions that nobody starts."""
-    return parents if SINGLE_REGION in (parents, own) else own
-
-
 class OverlapPolicy(enum.StrEnum):
     """What an occurrence does while the one before it has not ended."""
 

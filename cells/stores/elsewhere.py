@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -169,6 +170,19 @@ class Elsewhere:
             raise Unreachable(store, f"it answered {reply.status}")
         found: dict[str, object] = msgspec.json.decode(reply.body)
         return {"reachable": True, **found}
+
+    async def told_by_all(self, target: str) -> list[dict[str, Any] | None]:
+        """What each store answers to an internal question; None where it does not."""
+        found: list[dict[str, Any] | None] = []
+        for store in self.registry:
+            try:
+                reply = await self._link.send(store, "GET", target, self._caller)
+            except Unreachable:
+                self._unreachable.labels(store.region).inc()
+                found.append(None)
+            else:
+                found.append(msgspec.json.decode(reply.body) if reply.status == 200 else None)
+        return found
 
     async def run(self, stop: asyncio.Event) -> None:
         """The role `stores`: tell what changed, until `stop`."""

@@ -16,13 +16,13 @@ from cells.domain.job import (
     HOME_ASYNC,
     MAX_LEASE_SECONDS,
     MIN_LEASE_SECONDS,
+    SINGLE_REGION,
     JobDefinition,
     RetryPolicy,
     Schedule,
     ScheduleType,
     TargetRef,
     TargetType,
-    inherited,
 )
 from cells.domain.job import Activity as Identity
 from cells.domain.run import LEASE_MARGIN_MS
@@ -146,9 +146,9 @@ def derived_run(taken: Taken, seq: int) -> uuid.UUID:
 
 
 def inherited(policy: str, own: str) -> str:
-    """The region policy of what begins an execution under one of `policy`: that one, or where it is the
-    default what the execution's definition says."""
-    return own if policy == HOME_ASYNC else policy
+    """The region policy of what is begun under one of `policy`: that one, or where it is the default what the
+    execution's definition says. It is kept where its parent is, so it cannot stay in one region by itself."""
+    return own if policy == HOME_ASYNC and own != SINGLE_REGION else policy
 
 
 def child_of(taken: Taken, event: Event, version: int, region_policy: str) -> NewExecution:

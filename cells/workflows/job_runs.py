@@ -15,7 +15,6 @@ import msgspec
 from cells.domain import ids
 from cells.domain.callbacks import Notify
 from cells.domain.ids import RunKey
-from cells.domain.job import inherited
 from cells.domain.outcome import fingerprint
 from cells.domain.run import Attempt, AttemptOutcome, RunState
 from cells.domain.workflow.execution import Status

@@ -72,6 +72,7 @@ def job_list(visit: Visit) -> HttpResponse:
     ]
     context["targets"] = targets_of(visit, (job["target"].get("target_id") for job in found["items"]))
     context["next"] = next_page(visit, filters, found["next_cursor"])
+    context["unreachable"] = found.get("unreachable_regions")
     context["paged"] = bool(visit.request.GET.get("cursor"))
     return visit.page("console/jobs/list.html", **context)
 

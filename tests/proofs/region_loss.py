@@ -195,7 +195,9 @@ def _away(api: Api, at_home: set[str]) -> str:
     told, listed = answer.json(), api.get("/v1/jobs")
     if (answer.status_code, told.get("code")) != (503, "HOME_REGION_DOWN"):
         return f"{answer.status_code} {told.get('code')}"
-    return str(told["region"]) if listed.get("unreachable_regions") == [told["region"]] else str(listed.keys())
+    return (
+        str(told["region"]) if listed.get("unreachable_regions") == [told["region"]] else str(listed.keys())
+    )
 
 
 def _entries(api: Api) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +12,26 @@ class Shape(BaseModel):
     """An answer. Members may be added to it later; clients ignore what they do not know."""
 
     model_config = ConfigDict(extra="allow")
+
+
+class ListShape(Shape):
+    """A page of a list that may have parts in several stores of a cell."""
+
+    unreachable_regions: list[str] | None = Field(
+        default=None,
+        description="Only where it is not empty: regions that do not answer; what is kept there alone"
+        " (SINGLE_REGION) is not in this page.",
+    )
+
+
+class SpreadShape(Shape):
+    """What was chosen by a filter, in each store of the cell by itself."""
+
+    elsewhere: list[dict[str, Any]] | None = Field(
+        default=None,
+        description="Only where the tenant has things that are kept in one region alone (SINGLE_REGION): the"
+        " same of those, each with ids of its own.",
+    )
 
 
 class Fault(Shape):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from cells.api.shapes.base import Shape
+from cells.api.shapes.base import ListShape, Shape, SpreadShape
 from cells.api.shapes.runs import DeadLetter
 
 
@@ -22,7 +22,7 @@ class SampledJob(Shape):
     next_run_at: datetime | None
 
 
-class Selection(Shape):
+class Selection(SpreadShape):
     """Jobs that were chosen for a bulk change."""
 
     selection_id: str
@@ -64,7 +64,7 @@ class Operation(Shape):
     stopped_by: str | None
 
 
-class OperationPage(Shape):
+class OperationPage(ListShape):
     """A page of operations."""
 
     items: list[Operation]
@@ -72,7 +72,7 @@ class OperationPage(Shape):
 
 
 # --- dead letters ------------------------------------------------------------------------
-class LetterSelection(Shape):
+class LetterSelection(SpreadShape):
     """Dead letters that were chosen: nothing has happened to them yet."""
 
     selection_id: str
@@ -93,7 +93,7 @@ class FailedLetter(Shape):
     reason: str
 
 
-class Redrive(Shape):
+class Redrive(SpreadShape):
     """Dead letters being redriven (or purged), or the summary of that."""
 
     redrive_id: str
@@ -125,7 +125,7 @@ class Redrive(Shape):
     stop_reason: str | None = Field(description="Why it stopped by itself.")
 
 
-class RedrivePage(Shape):
+class RedrivePage(ListShape):
     """A page of redrives and purges."""
 
     items: list[Redrive]

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from cells.api.shapes.base import Shape
+from cells.api.shapes.base import ListShape, Shape
 
 
 class CalendarSummary(Shape):
@@ -93,7 +93,7 @@ class Backfill(Shape):
     stopped_by: str | None
 
 
-class BackfillPage(Shape):
+class BackfillPage(ListShape):
     """One page of backfills."""
 
     items: list[Backfill]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from cells.api.shapes.base import Problem, Shape, Waiting
+from cells.api.shapes.base import ListShape, Problem, Shape, Waiting
 from cells.api.shapes.calendars import ExcludedShown
 from cells.api.texts import PriorityName
 from cells.domain.calendars import Roll
@@ -180,7 +180,7 @@ class JobListed(Job):
     last_run: RecentRun | None = Field(None, description="Only with `include=last_run`.")
 
 
-class JobPage(Shape):
+class JobPage(ListShape):
     """A page of jobs."""
 
     items: list[JobListed]

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from cells.api.shapes.base import Shape, Waiting
+from cells.api.shapes.base import ListShape, Shape, Waiting
 from cells.api.texts import PriorityName
 from cells.domain.run import AttemptOutcome, RunState
 
@@ -99,7 +99,7 @@ class RunRead(Run):
     waiting: Waiting | None = Field(description="Why what is due has not begun, where that is known.")
 
 
-class RunPage(Shape):
+class RunPage(ListShape):
     """A page of runs."""
 
     items: list[Run]
@@ -196,7 +196,7 @@ class DeadLetterGroup(Shape):
     last_failed_at: datetime
 
 
-class Dlq(Shape):
+class Dlq(ListShape):
     """A page of dead letters."""
 
     groups: list[DeadLetterGroup] = Field(description="The first page's: by how many runs they hold.")

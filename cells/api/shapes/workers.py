@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field, JsonValue
 
-from cells.api.shapes.base import Problem, Shape
+from cells.api.shapes.base import ListShape, Problem, Shape
 from cells.domain.run import RunState
 
 
@@ -113,7 +113,7 @@ class TaskQueue(Shape):
     created_at: datetime
 
 
-class TaskQueues(Shape):
+class TaskQueues(ListShape):
     """All queues of the tenant."""
 
     items: list[TaskQueue]

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field, JsonValue
 
-from cells.api.shapes.base import Shape
+from cells.api.shapes.base import ListShape, Shape
 
 
 class PreviousWorkflow(Shape):
@@ -68,7 +68,7 @@ class WorkflowRead(Workflow):
     late_signals: list[str]
 
 
-class WorkflowPage(Shape):
+class WorkflowPage(ListShape):
     """A page of workflows."""
 
     items: list[Workflow]

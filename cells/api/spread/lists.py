@@ -32,7 +32,7 @@ ORDERED: dict[str, str] = {
 
 
 async def merged(asked: Asked) -> Response:
-    """One page of all stores. Those that do not answer are named in `unreachable_regions`, and read later."""
+    """One page of all stores. Those that do not answer are named in `unreachable_regions`."""
     job_id = getattr(asked.given["query"], "job_id", None)
     named = store_named(job_id) if job_id else None
     if named is not None:
@@ -57,7 +57,8 @@ async def merged(asked: Asked) -> Response:
             # It changes too fast to be cut in the middle: whole pages are shown.
             items, taken = merge(pages, by=ORDERED[asked.path_format], limit=sum(_lengths(pages)))
         if await _moved_on(lister, places, following, pages, taken):
-            return _shown(asked, documents, items, write_places(following))
+            asked.silent = [lister.region(number) for number in lister.silent]
+            return _shown(asked, documents, items, write_places(following, lister.silent))
     raise AssertionError("whole pages always have an end")
 
 
@@ -87,16 +88,21 @@ async def _moved_on(
 class _Lister:
     def __init__(self, asked: Asked, stores: dict[int, LocalStore]) -> None:
         self._asked, self._stores = asked, stores
+        self.silent: set[int] = set()  # stores that did not answer
 
     async def pages(self, places: dict[int, Place], limit: int) -> dict[int, Any] | Response:
         """The next page of every store that answers and has one."""
         open_ = [number for number, place in places.items() if not place.ended]
-        self._asked.silent.clear()
+        self.silent.clear()
         found = await asyncio.gather(*(self.page(number, places[number], limit) for number in open_))
         refused = next((each for each in found if isinstance(each, Response)), None)
         if refused is not None:
             return refused
         return {number: each for number, each in zip(open_, found, strict=True) if each is not None}
+
+    def region(self, number: int) -> str:
+        """Where a store is."""
+        return self._stores[number].region
 
     async def page(self, number: int, place: Place, limit: int) -> Any:
         """One store's page; a `Response` where it is refused, None where nothing answers."""
@@ -111,10 +117,10 @@ class _Lister:
         try:
             reply = await asked.ask(store, query={"cursor": place.cursor, "limit": str(limit)})
         except Unreachable:
-            asked.silent.append(store.region)
+            self.silent.add(number)
             return None
         if reply.status >= 500:
-            asked.silent.append(store.region)
+            self.silent.add(number)
             return None
         return msgspec.json.decode(reply.body) if reply.status == 200 else response_of(reply)
 

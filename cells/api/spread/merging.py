@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -52,9 +52,10 @@ def read_places(cursor: str | None) -> dict[int, Place]:
         raise invalid([query_fault("cursor", "is not a cursor of this API")]) from None
 
 
-def write_places(places: Mapping[int, Place]) -> str | None:
-    """The cursor of the next page; None where all stores were read to their end."""
-    if all(place.ended for place in places.values()):
+def write_places(places: Mapping[int, Place], silent: Collection[int] = ()) -> str | None:
+    """The cursor of the next page; None where all stores that answer were read to their end: nobody is to ask
+    again and again for what a silent one has."""
+    if all(place.ended or number in silent for number, place in places.items()):
         return None
     packed = msgspec.msgpack.encode(dict(places))
     return _MERGED + base64.urlsafe_b64encode(packed).decode().rstrip("=")

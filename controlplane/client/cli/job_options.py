@@ -59,7 +59,13 @@ Overlap = Annotated[
 Delivery = Annotated[
     str | None, typer.Option(help="AT_LEAST_ONCE, or AT_MOST_ONCE (of jobs of a single region).")
 ]
-Region = Annotated[str | None, typer.Option("--region-policy", help="HOME_ASYNC, STRICT or SINGLE_REGION.")]
+Region = Annotated[
+    str | None,
+    typer.Option(
+        "--region-policy",
+        help="HOME_ASYNC, STRICT (another region confirms) or SINGLE_REGION (the home region alone has it).",
+    ),
+]
 ConcurrencyKey = Annotated[
     str | None, typer.Option("--concurrency-key", help="Jobs with the same key share --max-concurrent.")
 ]
