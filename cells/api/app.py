@@ -57,8 +57,8 @@ from cells.contract import CELLS_KID, cells_key
 from cells.observability.metrics import Metrics
 from cells.observability.traces import Traces
 from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
-from cells.store.local_stores import LocalStores
 from cells.stores.elsewhere import Elsewhere
+from cells.stores.ports import LocalStores
 from cells.transfer_ports import Transfers
 
 #: Tried in this order, the busiest first.

@@ -40,6 +40,8 @@ log = logger(__name__)
 BODY_LIMIT = 1024 * 1024
 #: Routes whose bodies may be longer, up to what a router passes on (bytes).
 LONGER_BODIES = {"/v1/jobs:batch": 10 * 1024 * 1024}
+#: What an owner tells a local store of one tenant may be as long (bytes).
+SNAPSHOT_PREFIX, SNAPSHOT_LIMIT = "/internal/snapshots/", 256 * 1024 * 1024
 #: Answered without a signature.
 PUBLIC = frozenset({"/v1/openapi.json"})
 
@@ -162,6 +164,8 @@ def _signed_headers(scope: Scope) -> dict[str, str]:
 async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     """The whole body; None when the client went away before its end."""
     limit = LONGER_BODIES.get(scope["path"], BODY_LIMIT)
+    if scope["path"].startswith(SNAPSHOT_PREFIX):
+        limit = SNAPSHOT_LIMIT
     for name, value in scope["headers"]:
         if name == b"content-length":
             if not value.isdigit() or len(value) > 19:

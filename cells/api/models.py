@@ -292,8 +292,8 @@ class JobIn(Body):
     region_policy: Literal["HOME_ASYNC", "STRICT", "SINGLE_REGION"] | None = Field(
         default=None,
         description="Where it is kept: here first, and copied to other regions behind (HOME_ASYNC); "
-        "acknowledged and called only once another region has it (STRICT, where the tenant's cell has "
-        "several); in one region only. The tenant's default if absent; fixed for the job's life.",
+        "acknowledged and called only once another region has it (STRICT, where the cell has several); in "
+        "the home region alone (SINGLE_REGION). The tenant's default if absent; fixed for the job's life.",
     )
     delivery: Delivery = Field(
         default=Delivery.AT_LEAST_ONCE,

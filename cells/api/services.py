@@ -29,8 +29,8 @@ from cells.observability.metrics import SIZE_BUCKETS, Metrics
 from cells.observability.traces import Traces
 from cells.ports import Clock, Fence, History, Queue, Secrets, Store, TargetTrial
 from cells.pulling import Beat, Extended
-from cells.store.local_stores import LocalStores
 from cells.stores.elsewhere import Elsewhere
+from cells.stores.ports import LocalStores
 from cells.transfer_ports import Transfers
 from cells.workflow_ports import NewExecution, WorkflowRow
 from cells.workflows.calculators import Calculators

@@ -13,8 +13,8 @@ from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import Scope
 from cells.domain import ids
 from cells.ports import Retryable
-from cells.store.local_stores import Snapshot
 from cells.stores.link import Unreachable
+from cells.stores.ports import Snapshot
 
 routes = Routes("Internal")
 

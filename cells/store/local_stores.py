@@ -8,57 +8,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from cells.ports import Conflict, Fence, Retryable, TenantConfig
+from cells.ports import Conflict, Fence, Retryable
 from cells.store.base import StoreBase
 from cells.store.database import Connection, fetch_all, fetch_one, fetch_row, run
-from cells.stores.registry import PARTS
+from cells.stores.ports import Snapshot, Used, share_of
 
-#: What of a tenant is limited in each store by itself.
-_QUOTAS = (
-    "job_runs_per_second",
-    "strict_jobs_per_second",
-    "pending_timers",
-    "running_runs",
-    "workflow_steps_per_second",
-)
 _ACTOR = "service:cell"
 #: No transaction of a cell is open for longer.
 _LONGEST_SECONDS = 60
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Used:
-    """A local store that may hold rows of a tenant."""
-
-    store: int
-    version: int  # of the snapshot it is to have
-    told: bool  # whether it has that one, from this owner
-
-
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a local store has to know of a tenant. Rows are as they lie in the store that sent them."""
-
-    epoch: int  # of the cell's owner
-    version: int
-    state: str
-    ownership_epoch: int
-    config_version: int
-    config: TenantConfig
-    targets: list[dict[str, Any]]
-    secrets: list[dict[str, Any]]
-    definitions: list[dict[str, Any]]
-    calendars: list[dict[str, Any]]
-
-
-def share_of(config: TenantConfig) -> TenantConfig:
-    """The part of a tenant's quotas that holds in one local store: what is not 0 is at least 1."""
-    parts = {name: max(1, quota // PARTS) if (quota := getattr(config, name)) else 0 for name in _QUOTAS}
-    return msgspec.structs.replace(config, **parts)
 
 
 class LocalStores(StoreBase):

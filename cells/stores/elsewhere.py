@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from cells.config import Settings
 from cells.contract import Caller, Scope
 from cells.domain import ids
-from cells.execution.host_agent import HostAgent
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
 from cells.ports import Clock, Fence, Retryable, Terminal
-from cells.store.local_stores import LocalStores, Used
 from cells.stores.link import Link, Reply, Unreachable
+from cells.stores.ports import LocalStores, Used
 from cells.stores.registry import LocalStore, Registry
 
 log = logger(__name__)
@@ -33,8 +32,15 @@ _LOOK_SECONDS, _LOOK = 1.0, 100
 _KEPT = 50_000
 
 
+class Host(Protocol):
+    """This process's incarnation (`execution.host_agent.HostAgent`)."""
+
+    @property
+    def host_id(self) -> int: ...
+
+
 def elsewhere_of(
-    settings: Settings, store: LocalStores, host: HostAgent, clock: Clock, metrics: Metrics
+    settings: Settings, store: LocalStores, host: Host, clock: Clock, metrics: Metrics
 ) -> Elsewhere | None:
     """The other stores of a process's cell; None where there are none, or for a process in front of one."""
     if not settings.stores:

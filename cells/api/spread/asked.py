@@ -14,12 +14,15 @@ from starlette.responses import Response
 from cells.api.problems import Problem
 from cells.contract import ErrorCode
 from cells.domain import ids
+from cells.observability.logs import logger
 from cells.stores.elsewhere import Elsewhere
 from cells.stores.link import Reply, Unreachable
 from cells.stores.registry import LocalStore
 
 if TYPE_CHECKING:
     from cells.api.routing import Call
+
+log = logger(__name__)
 
 #: Where `auth.Gate` leaves the body.
 BODY = "clockhouse.body"
@@ -50,6 +53,7 @@ _AGAIN_SECONDS = "5"
 def home_region_down(fault: Unreachable) -> Problem:
     """503: what is kept in one region alone cannot be had while that region is away."""
     region = fault.store.region
+    log.info("a local store does not answer", region=region, store=fault.store.number, fault=str(fault))
     return Problem(
         503,
         ErrorCode.HOME_REGION_DOWN,

@@ -11,9 +11,10 @@ ON CONFLICT (tenant_id, store) DO UPDATE SET store = excluded.store
 RETURNING store;
 
 -- name: cell_local_stores_settle
--- Transactions that changed something of a tenant (tenant_id) before its row was here have ended: tell it once more.
+-- Transactions that changed something of a tenant before its row was here have ended: tell it once more.
 UPDATE local_stores SET wanted = wanted + 1, settled = true
-WHERE NOT settled AND since < now() - make_interval(secs => %(longest)s);
+WHERE NOT settled AND since < now() - make_interval(secs => %(longest)s)
+RETURNING tenant_id;
 
 -- name: cell_local_stores_behind
 -- Tenants whose snapshot somewhere is not the latest of this owner (tenant_id, store).

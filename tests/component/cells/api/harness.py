@@ -356,7 +356,7 @@ async def cell(database_url: str, valkey_url: str, *, stores: Registry | None = 
     """A cell with one tenant, whose host lease is held. `stores`: which of its stores this is, and others."""
     clock, metrics = MovableClock(), Metrics()
     box = SealedBox([b"i" * 32])
-    stores = stores or Registry()
+    stores = Registry() if stores is None else stores
     given = replace(settings(database_url, valkey_url), stores=stores)
     async with PostgresStore(database_url, cell_name=CELL, pool_size=6, number=stores.own) as store:
         await store.ensure_partitions(days_ahead=2)
