@@ -32,6 +32,10 @@ class SpreadShape(Shape):
         description="Only where the tenant has things that are kept in one region alone (SINGLE_REGION): the"
         " same of those, each with ids of its own.",
     )
+    unreachable_regions: list[str] | None = Field(
+        default=None,
+        description="Only where it is not empty: regions that do not answer; nothing was done there.",
+    )
 
 
 class Fault(Shape):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from urllib.parse import quote
 
 import msgspec
 from starlette.responses import Response
@@ -49,20 +50,23 @@ async def everywhere(asked: Asked) -> Response:
     stores = await asked.used()
     if not stores or getattr(body, "selection_id", None) is not None:
         return await asked.here()
-    others = []
+    others, silent = [], []
     for store in stores:
         try:
             reply = await asked.ask(store)
-        except Unreachable as fault:
-            raise home_region_down(fault) from fault
+        except Unreachable:
+            silent.append(store.region)
+            continue
         if reply.status >= 400:
             return response_of(reply)
         others.append(msgspec.json.decode(reply.body))
     response = await asked.here()
     if response.status_code >= 400:
         return response
-    shown = msgspec.json.encode(document_of(response) | {"elsewhere": others})
-    return Response(shown, response.status_code, media_type="application/json")
+    shown = document_of(response) | {"elsewhere": others}
+    if silent:
+        shown["unreachable_regions"] = silent
+    return Response(msgspec.json.encode(shown), response.status_code, media_type="application/json")
 
 
 def _named_in(asked: Asked, body: object) -> LocalStore | None:
@@ -82,7 +86,7 @@ async def target_deleted(asked: Asked) -> Response:
     target = asked.given["target_id"]
     for store in await asked.used():
         for state in ("ACTIVE", "PAUSED"):
-            path = f"/v1/jobs?state={state}&limit=1&target={target}"
+            path = f"/v1/jobs?state={state}&limit=1&target={quote(target, safe='')}"
             try:
                 reply = await asked.elsewhere.send(
                     store, "GET", path, asked.elsewhere.as_reader(asked.call.caller)
@@ -129,8 +133,8 @@ WAYS: dict[str, Way] = {
 
 async def spread(asked: Asked) -> Response:
     """The answer of whichever stores a request concerns."""
-    for name in _NAMING:
-        text = asked.given.get(name)
+    query = asked.given.get("query")
+    for text in (*(asked.given.get(name) for name in _NAMING), getattr(query, "job_id", None)):
         number = None if text is None else store_named(text)
         store = None if number is None else asked.elsewhere.registry.get(number)
         if store is not None:

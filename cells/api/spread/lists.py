@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from cells.api import pagination
 from cells.api.routing import answer
-from cells.api.spread.asked import Asked, document_of, response_of, store_named
+from cells.api.spread.asked import Asked, document_of, response_of
 from cells.api.spread.merging import Page, Place, after, merge, read_places, summed, write_places
 from cells.domain.ids import MAIN_STORE
 from cells.stores.link import Unreachable
@@ -33,11 +33,6 @@ ORDERED: dict[str, str] = {
 
 async def merged(asked: Asked) -> Response:
     """One page of all stores. Those that do not answer are named in `unreachable_regions`."""
-    job_id = getattr(asked.given["query"], "job_id", None)
-    named = store_named(job_id) if job_id else None
-    if named is not None:
-        store = asked.elsewhere.registry.get(named)
-        return await (asked.there(store) if store is not None else asked.here())
     stores = await asked.used()
     if not stores:
         return await asked.here()
@@ -129,7 +124,9 @@ def _shown(asked: Asked, documents: dict[int, Any], items: list[Any], cursor: st
     main: dict[str, Any] = documents.get(MAIN_STORE) or next(iter(documents.values()), {})
     shown = main | {"items": items, "next_cursor": cursor}
     if "groups" in shown:
-        shown["groups"] = summed([d["groups"] for d in documents.values()], key="fingerprint", most=_GROUPS)
+        # Only the first page has them; a store that is still at its beginning would say them again.
+        told = [] if asked.given["query"].cursor is not None else [d["groups"] for d in documents.values()]
+        shown["groups"] = summed(told, key="fingerprint", most=_GROUPS)
         shown["truncated"] = any(d["truncated"] for d in documents.values())
     if "looked_back_to" in shown:
         backs = [d["looked_back_to"] for d in documents.values() if d["looked_back_to"] is not None]

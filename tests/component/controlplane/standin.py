@@ -29,6 +29,7 @@ class StandInCell:
         self.punctuality: dict[str, Any] = {}  # what its ledger says
         self.returns: dict[str, Any] = {"items": [], "tenants": []}  # regions that came back
         self.reconciliation: list[dict[str, Any]] = []  # of any tenant
+        self.stores: list[dict[str, Any]] = []  # local ones that hold rows of a tenant
         self.failing = False
         self.epoch = 1
         self.feed: dict[str, list[dict[str, Any]]] = {}  # events by tenant, with their places
@@ -136,6 +137,8 @@ class StandInCell:
             return {"cell": self.name, **self.returns}
         if path.startswith("/internal/tenants/") and "/reconciliation" in path:
             return {"items": self.reconciliation, "next_cursor": None}
+        if path.endswith("/stores"):
+            return {"items": self.stores}
         if path == "/internal/status":
             return {"cell": self.name, "hosts": []}
         if path.startswith("/internal/punctuality?"):

@@ -26,6 +26,7 @@ from controlplane.tenants.models import Tenant, User
 from controlplane.topology.models import Cell, Placement, Tenure
 from tests.component.controlplane.factories import CellFactory, TenantFactory
 from tests.component.controlplane.signed import SignedClient, operator, tenant_admin
+from tests.component.controlplane.standin import StandInCell
 
 pytestmark = pytest.mark.django_db
 ACTOR = service("tests")
@@ -57,6 +58,23 @@ def test_a_plan_says_where_to_and_moves_nobody(tenant: Tenant, other: Cell) -> N
         plan_move(tenant_to_move(tenant.id), cell=plan.source)
     with pytest.raises(Invalid, match="no cell"):
         plan_move(tenant_to_move(tenant.id), cell="nowhere")
+
+
+def test_a_tenant_with_rows_in_one_region_alone_stays_and_is_told_why(control: None) -> None:
+    name = CellFactory.name.function()
+    with StandInCell(name, bytes(range(32))) as answering:
+        CellFactory(name=name, url=answering.url)
+        tenant = TenantFactory()
+        CellFactory()
+        answering.stores = [
+            {"store": 1, "region": "east", "reachable": True, "jobs": 1200, "workflows": 3},
+            {"store": 2, "region": "west", "reachable": False, "jobs": None, "workflows": None},
+        ]
+        with pytest.raises(Conflicting, match="east has 1,200 jobs and 3 workflows; west does not answer"):
+            begin(tenant)
+        answering.stores = []
+        assert plan_move(tenant_to_move(tenant.id)).source == name
+    assert not TenantMove.objects.exists()
 
 
 def test_a_cell_that_does_not_fit_is_refused_with_its_reason(tenant: Tenant) -> None:

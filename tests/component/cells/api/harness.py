@@ -380,17 +380,8 @@ async def cell(database_url: str, valkey_url: str, *, stores: Registry | None = 
         )
         async with _client(app) as http:
             tenant = uuid.uuid4()
-            made = Cell(
-                Api(app, http, clock, tenant),
-                store,
-                queue,
-                clock,
-                metrics,
-                host,
-                box,
-                database_url,
-                valkey_url,
-            )
+            api = Api(app, http, clock, tenant)
+            made = Cell(api, store, queue, clock, metrics, host, box, database_url, valkey_url)
             await made.place(tenant)
             yield made
             await made.services.feed.flush()
