@@ -95,12 +95,12 @@ async def test_the_policy_says_the_store_and_the_id_names_it(two: Two) -> None:
     assert (read["region_policy"], read["status"]) == ("SINGLE_REGION", "SCHEDULED")
     edited = await api.ok("PATCH", path, {"name": "kept at home"}, headers={"If-Match": '"1"'})
     assert (edited["name"], edited["version"]) == ("kept at home", 2)
+    await api.problem("PATCH", path, {"region_policy": "HOME_ASYNC"}, status=422, code="INVALID")
     run = await api.ok("POST", f"{path}:trigger", status=201)
     assert (await api.get(f"/v1/runs/{run['run_id']}"))["state"] == "DUE"
     assert (await api.ok("POST", f"{path}:pause"))["status"] == "PAUSED"
     assert (await api.ok("DELETE", path))["status"] == "CANCELLED"
     assert (await api.get(path))["status"] == "CANCELLED"
-    await api.problem("PATCH", path, {"region_policy": "HOME_ASYNC"}, status=422, code="INVALID")
 
 
 async def test_lists_are_one_in_their_order_page_by_page(two: Two) -> None:
@@ -197,7 +197,6 @@ async def test_a_region_that_is_away_is_named(two: Two) -> None:
     kept = await api.job(target["target_id"], region_policy="SINGLE_REGION")
     own = await api.job(target["target_id"])
     two.server.stop()
-    two.server.socket.close()
 
     async def away() -> bool:
         answer = await api.send("GET", f"/v1/jobs/{kept['job_id']}")
