@@ -6,8 +6,8 @@ wrote: it comes back fenced, what only it had done is listed with every repeat, 
 is done again once, and it follows. So a second time with the region that took over, and a third time with the
 network cut instead: the region works on alone until its lease ends.
 
-What is kept in the tenant's home region alone (SINGLE_REGION) is 503 HOME_REGION_DOWN while that is down, runs
-when it is back, and goes on there whoever owns the cell."""
+What is kept in the tenant's home region alone (SINGLE_REGION) is 503 HOME_REGION_DOWN while that is down,
+runs when it is back, and goes on there whoever owns the cell."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _done_again(api: Api, alone: Alone) -> dict[str, bool]:
 
 
 def _away(api: Api, at_home: set[str]) -> str:
-    """The region that is named as down where another one is asked for a job that only it has, and for a list."""
+    """The region that is named as down where another is asked for a job that only it has, and for a list."""
     answer = api.http.get(f"/v1/jobs/{min(at_home).partition(':')[0]}")
     told, listed = answer.json(), api.get("/v1/jobs")
     if (answer.status_code, told.get("code")) != (503, "HOME_REGION_DOWN"):
