@@ -30,7 +30,7 @@ from cells.execution.operations import Operations
 from cells.execution.reaper import Reaper
 from cells.execution.rescheduling import Rescheduling
 from cells.execution.trial import Trial
-from cells.lake.files import LakeFiles, open_files
+from cells.lake.files import open_files
 from cells.lake.reader import LakeReader
 from cells.lake.service import Kept, LakeService
 from cells.lake.writer import Place
@@ -98,10 +98,8 @@ class Process:
         self._booted = False
         self._unfit = False  # what this process was told cannot work, however long it waits
         self.trial = Trial(self.secrets, self.clock, egress_allow=settings.egress_allow)
-        self.lake: LakeFiles | None = None
         self.scratch = Scratch("history")
-        if settings.lake:
-            self.lake = open_files(settings.lake, endpoint=settings.lake_endpoint)
+        self.lake = open_files(settings.lake, endpoint=settings.lake_endpoint) if settings.lake else None
         self.api: FastAPI | None = None
         if "api" in settings.roles:
             self.api = create_app(
