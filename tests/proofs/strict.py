@@ -43,7 +43,8 @@ def prove_strict(stack: RegionalStack, target: Recorder, *, jobs: int) -> dict[s
 
     alone = _alone(stack, target, api, target_id, first)
     kept = _lost(stack, api, target_id, first, jobs=jobs)
-    eventually_sync(lambda: len(target.keys()) >= alone.pop("keys") + kept.pop("due"), timeout=180)
+    wanted = alone.pop("keys") + kept.pop("due")
+    eventually_sync(lambda: len(target.keys()) >= wanted, timeout=180)
     return {
         "holds": not alone["acknowledged_alone"]
         and alone["called_alone"] == alone["polled_alone"] == 0
