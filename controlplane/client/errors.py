@@ -169,8 +169,8 @@ class ServerError(ApiError):
 
 
 class Unavailable(ServerError):
-    """502, 503, 504: away for the moment. With the code UNCONFIRMED it is done at home, and no other region has
-    confirmed it yet (STRICT): the same request again says so once one has."""
+    """502, 503, 504: away for the moment. With the code UNCONFIRMED it is done at home, and no other
+    region has confirmed it yet (STRICT): the same request again says so once one has."""
 
 
 _BY_CODE: dict[str, type[ApiError]] = {
