@@ -121,7 +121,10 @@ class Things:
 
     def backfilled(self) -> str:
         """A backfill that will take a while."""
-        job = self.job()
+        body = self.hourly()
+        body["schedule"] = {**body["schedule"], "every_seconds": 10}
+        body["target"] = {"type": "TASK_QUEUE", "task_queue": "strict-backfilled"}
+        job = self.api.create_job(body)["job_id"]
         body = {"from": now_text(hours=-3), "until": now_text(), "max_per_second": 1}
         return str(self.api.call("POST", f"/v1/jobs/{job}:backfill", body)["backfill_id"])
 
