@@ -25,7 +25,8 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
 -- name: pull_lock
 -- The first READY tasks of some queues (tenant_id, task_queue, how many), by class and then by due time, of each
 -- class from a time on; locked, where the tenant is active here and neither it nor the queue is paused. Those that
--- somebody else holds are passed over, and what is LOW of a tenant whose budget is spent.
+-- somebody else holds are passed over, and what is LOW of a tenant whose budget is spent. A version is looked up for
+-- itself (OFFSET 0): joined, a plan from when there were few would walk all of the tenant's for each task.
 SELECT q.i::int, r.parent_id, r.scheduled_for, r.ordinal, r.version, r.epoch, r.series, r.attempt, r.priority, r.shard,
        r.due_at, r.released_at, r.traceparent, t.ownership_epoch, coalesce(r.spec, v.definition), coalesce(r.input, v.payload),
        v.traceparent, clock_timestamp()
@@ -43,8 +44,8 @@ CROSS JOIN LATERAL (
         FOR NO KEY UPDATE SKIP LOCKED) AS f
     WHERE NOT (c.n = 4 AND t.low_delayed)
     LIMIT q.wanted) AS r
-LEFT JOIN job_versions v ON r.spec IS NULL
-         AND v.tenant_id = q.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
+LEFT JOIN LATERAL (SELECT * FROM job_versions j WHERE r.spec IS NULL AND j.tenant_id = q.tenant_id
+                   AND j.job_id = r.parent_id AND j.version = r.version OFFSET 0) AS v ON true
 WHERE coalesce(r.spec, v.definition) IS NOT NULL
   AND NOT EXISTS (SELECT FROM task_queues p WHERE p.tenant_id = q.tenant_id AND p.task_queue = q.task_queue
                   AND p.paused_at IS NOT NULL);
@@ -115,8 +116,8 @@ FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[
      WITH ORDINALITY AS w (tenant_id, parent_id, scheduled_for, ordinal, i)
 JOIN runs r ON r.tenant_id = w.tenant_id AND r.parent_id = w.parent_id
            AND r.scheduled_for = w.scheduled_for AND r.ordinal = w.ordinal
-LEFT JOIN job_versions v ON r.spec IS NULL
-         AND v.tenant_id = r.tenant_id AND v.job_id = r.parent_id AND v.version = r.version
+LEFT JOIN LATERAL (SELECT * FROM job_versions j WHERE r.spec IS NULL AND j.tenant_id = r.tenant_id
+                   AND j.job_id = r.parent_id AND j.version = r.version OFFSET 0) AS v ON true
 WHERE r.task_queue IS NOT NULL AND coalesce(r.spec, v.definition) IS NOT NULL;
 
 -- name: pull_saw_queues

@@ -12,7 +12,10 @@ from cells.store.queries import QUERIES
 
 pytestmark = pytest.mark.asyncio
 
-_NAMES = ("pull_heartbeat", "pull_give_back", "complete_runs", "pull_take", "pull_runs")
+#: Found by the keys of runs; with the version of each.
+_BY_KEYS = ("pull_heartbeat", "pull_give_back", "complete_runs", "pull_take", "pull_runs", "claim_lock_runs",
+            "claim_unlocked_runs")  # fmt: skip
+_WITH_VERSIONS = ("pull_lock", "pull_runs", "claim_lock_runs")
 
 
 def _numbered(name: str) -> bytes:
@@ -36,10 +39,15 @@ async def test_claims_are_found_by_their_keys_whatever_was_analyzed(cell_databas
         )
         sql.execute("VACUUM (ANALYZE) runs")
     async with PostgresStore(cell_database_url, cell_name="cell-1", pool_size=2) as store:
-        for name in _NAMES:
+        plans: dict[str, list[str]] = {}
+        for name in {*_BY_KEYS, *_WITH_VERSIONS}:
             async with store._database.transaction() as connection:
                 cursor = await connection.execute(b"EXPLAIN (GENERIC_PLAN) " + _numbered(name), prepare=False)
-                plan = [line for (line,) in await cursor.fetchall()]
-            used = {found[1] for line in plan if (found := re.search(r"Scan using (runs_\w+) on runs", line))}
-            assert used, name
-            assert not {i for i in used if not i.endswith(("_pkey", "_ordinal_idx"))}, name
+                plans[name] = [line for (line,) in await cursor.fetchall()]
+    for name in _BY_KEYS:
+        used = {m[1] for line in plans[name] if (m := re.search(r"Scan using (runs_\w+) on runs", line))}
+        assert used, name
+        assert not {i for i in used if not i.endswith(("_pkey", "_ordinal_idx"))}, name
+    for name in _WITH_VERSIONS:
+        found = plans[name].index(next(line for line in plans[name] if "job_versions" in line))
+        assert "(version = " in plans[name][found + 1], name
