@@ -104,6 +104,7 @@ def job_card(job: Job, now: datetime) -> RenderableType:
                 ("told of success", _told(job.raw.get("on_success"))),
                 ("told of failure", _told(job.raw.get("on_failure"))),
                 ("misfire policy", job.misfire_policy),
+                ("regions", regions(job.region_policy)),
                 ("version", job.version),
                 ("payload", "not shown" if job.payload_hidden else job.payload),
             )
@@ -122,6 +123,13 @@ def job_card(job: Job, now: datetime) -> RenderableType:
         parts += ["", runs]
     parts += [f"Note: {escape(note)}" for note in job.notes]
     return Group(*parts)
+
+
+def regions(policy: str | None) -> str | None:
+    """A region policy, and what it means where that is more than where the copies are."""
+    if policy != "STRICT":
+        return policy
+    return "STRICT: changes and calls wait until a second region has confirmed them (UNCONFIRMED: repeat it)"
 
 
 def _concurrency(job: Job) -> str | None:

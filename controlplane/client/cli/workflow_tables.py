@@ -94,6 +94,7 @@ def workflow_card(one: Workflow, now: datetime) -> RenderableType:
             ("late signals", ", ".join(one.late_signals)),
             ("parent", (one.parent or {}).get("workflow_id")),
             ("region", one.home_region),
+            ("regions", tables.regions(one.region_policy)),
             ("history", f"{counted(one.events, 'event')}, {one.history_bytes} bytes"),
             ("result", _result(one)),
         )
