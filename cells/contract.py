@@ -197,6 +197,7 @@ class ErrorCode(enum.StrEnum):
     IDEMPOTENCY_IN_PROGRESS = "IDEMPOTENCY_IN_PROGRESS"  # 409: same key still running
     STRICT_ALLOWANCE_EXCEEDED = "STRICT_ALLOWANCE_EXCEEDED"  # 409: with nearest_available
     WORKFLOW_ID_IN_USE = "WORKFLOW_ID_IN_USE"  # 409: another workflow is open under that id
+    TENANT_ERASED = "TENANT_ERASED"  # 410: for good
     PRECONDITION_FAILED = "PRECONDITION_FAILED"  # 412: If-Match
     PAYLOAD_TOO_LARGE = "PAYLOAD_TOO_LARGE"  # 413
     NOT_OWNER = "NOT_OWNER"  # 421: the tenant is not (or no longer) placed here
@@ -227,6 +228,7 @@ PROBLEM_TITLES: dict[ErrorCode, str] = {
     ErrorCode.IDEMPOTENCY_IN_PROGRESS: "A request with this Idempotency-Key is still running",
     ErrorCode.STRICT_ALLOWANCE_EXCEEDED: "The allowance for strict jobs is used up at that second",
     ErrorCode.WORKFLOW_ID_IN_USE: "Another workflow is open under that id",
+    ErrorCode.TENANT_ERASED: "The tenant was erased",
     ErrorCode.PRECONDITION_FAILED: "It was changed in the meantime",
     ErrorCode.PAYLOAD_TOO_LARGE: "Too large",
     ErrorCode.NOT_OWNER: "The tenant is not placed here",

@@ -108,6 +108,10 @@ class HistoryStore(WorkflowHistoryStore, Protocol):
         """Become or stay the one who writes the lake, for so long."""
         ...
 
+    async def lake_leave(self, *, host_id: int) -> None:
+        """Be it no more."""
+        ...
+
     async def lake_calendar(self) -> Sequence[LakeDay]:
         """Every day that is here or in the lake, oldest first."""
         ...

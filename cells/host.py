@@ -24,6 +24,8 @@ from fastapi import FastAPI
 from cells.api.app import create_app
 from cells.clock import SystemClock
 from cells.config import ROLES, Settings, SettingsError
+from cells.erasure.lake import HistoryEraser
+from cells.erasure.service import ErasureService
 from cells.execution.executor import Executor
 from cells.execution.host_agent import HostAgent
 from cells.execution.operations import Operations
@@ -113,6 +115,7 @@ class Process:
                 trial=self.trial,
                 traces=self.traces,
                 transfers=self.moving.service,
+                erasures=ErasureService(self.moving.sessions, self.queue, self._history_eraser()),
                 elsewhere=self.elsewhere,
                 local=self.store,
                 history=None if self.lake is None else LakeReader(self.store, self.lake, self.scratch.path),
@@ -132,6 +135,12 @@ class Process:
             lifespan=self.api is not None,
             drain_seconds=settings.drain_seconds,
         )
+
+    def _history_eraser(self) -> HistoryEraser | None:
+        if self.lake is None:
+            return None
+        place = Place(region=self.settings.region, cell=self.settings.cell_name)
+        return HistoryEraser(self.moving.sessions, self.lake, place)
 
     async def run(self) -> int:
         """Live until a signal; the exit status."""

@@ -2,9 +2,8 @@
 
 The engine (timers, execution, metering, api) speaks only to these protocols, in domain
 transitions and in batches. `cells.store` implements `Store` on PostgreSQL, `cells.timers`
-implements `Queue` on Valkey. Every write is conditional on ownership inside its own
-transaction: the tenant ACTIVE here, the cell's lease not ended by the database's clock, the
-writing host's lease not ended.
+implements `Queue` on Valkey. Every write is conditional on ownership inside its own transaction:
+the tenant ACTIVE here, the leases of cell and writing host not ended by the database's clock.
 
 What they speak in (`cells.records`) is imported from here, too.
 
@@ -138,6 +137,7 @@ class Store(
     async def put_tenant(self, tenant: TenantPlacement) -> bool: ...
     async def get_tenant(self, tenant_id: uuid.UUID) -> TenantPlacement | None: ...
     async def list_tenants(self) -> Sequence[TenantPlacement]: ...
+    async def is_erased(self, tenant_id: uuid.UUID) -> bool: ...
 
     # hosts and shards
     async def register_host(self, *, name: str, roles: Sequence[str], lease_ms: int) -> HostLease: ...

@@ -146,6 +146,16 @@ app.conf.update(
             "schedule": 10.0,
             "options": {"expires": 10},
         },
+        "go on with erasures of tenants": {
+            "task": "controlplane.custody.tasks.run_erasures",
+            "schedule": 5.0,
+            "options": {"expires": 5},
+        },
+        "have cells erase who was erased": {
+            "task": "controlplane.custody.tasks.compare_erased",
+            "schedule": 300.0,
+            "options": {"expires": 300},
+        },
         "remove expired exports of tenants": {
             "task": "controlplane.custody.tasks.expire_exports",
             "schedule": 3600.0,

@@ -249,7 +249,16 @@ NOTIFICATIONS = {
 }
 
 # --- exports of everything a tenant has ----------------------------------------------------
-CUSTODY = {"kept_days": 7, "lease_seconds": 60, "rows_per_file": 20_000}
+CUSTODY = {
+    "kept_days": 7,
+    "lease_seconds": 60,
+    "rows_per_file": 20_000,
+    "bytes_per_file": 256 * 1024 * 1024,
+    # Between the wish to erase a tenant and its beginning.
+    "grace_seconds": 72 * 3600,
+    # What certificates say of backups: they are the operator's, and hold what they held until they end.
+    "backups_kept_days": 35,
+}
 
 # --- billing: what it needs to know about the world, handed in ------------------------------
 BILLING_TENURES = "controlplane.topology.tenures.tenures_of"
@@ -319,6 +328,11 @@ UNFOLD = {
                     {"title": "Cells", "icon": "dns", "link": reverse_lazy("operators:cells")},
                     {"title": "Tenants", "icon": "apartment", "link": reverse_lazy("operators:tenants")},
                     {"title": "Moves", "icon": "swap_horiz", "link": reverse_lazy("operators:moves")},
+                    {
+                        "title": "Erasures",
+                        "icon": "delete_forever",
+                        "link": reverse_lazy("operators:erasures"),
+                    },
                     {"title": "Placements", "icon": "pin_drop", "link": reverse_lazy("operators:placements")},
                     {"title": "Ownership", "icon": "key", "link": reverse_lazy("operators:ownership")},
                     {"title": "Returns", "icon": "undo", "link": reverse_lazy("operators:returns")},

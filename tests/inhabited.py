@@ -107,6 +107,7 @@ def inhabit(stack: Stack, tenant: Tenant) -> Tenant:
         **_told(stack, api),
         **_billed(stack, tenant),
         move=_given_up_move(stack, tenant),
+        erasure=_spared(api),
         relocation=_drained_cell(stack),
         **_rehearsed(stack, tenant),
     )
@@ -236,6 +237,14 @@ def _given_up_move(stack: Stack, tenant: Tenant) -> str:
 
     eventually_sync(over, timeout=60)
     return move
+
+
+def _spared(api: Api) -> str:
+    """An erasure that was asked for and cancelled."""
+    wish = {"confirm": api.get("/v1/tenant")["slug"]}
+    made = str(api.call("POST", "/v1/tenant/erasure", wish, expect=(202,))["erasure_id"])
+    api.call("POST", "/v1/tenant/erasure:cancel", {})
+    return made
 
 
 def _drained_cell(stack: Stack) -> str:

@@ -21,6 +21,7 @@ from cells.api import (
     definitions,
     delays,
     dlq,
+    erasures,
     events,
     herd,
     internal,
@@ -54,6 +55,7 @@ from cells.api.auth import Gate
 from cells.api.services import Host, Services
 from cells.config import Settings
 from cells.contract import CELLS_KID, cells_key
+from cells.erasure_ports import Erasures
 from cells.observability.metrics import Metrics
 from cells.observability.traces import Traces
 from cells.ports import Clock, History, Queue, Secrets, Store, TargetTrial
@@ -80,7 +82,7 @@ _RESOURCES = (
         events,
     ),
     *(reconciling, returned, workflows, workflow_changes, definitions, definition_checks),
-    *(internal, usage, punctuality, lengthening, telling, moves, snapshots),
+    *(internal, usage, punctuality, lengthening, telling, moves, snapshots, erasures),
 )
 
 
@@ -97,6 +99,7 @@ def create_app(
     history: History | None = None,
     traces: Traces | None = None,
     transfers: Transfers | None = None,
+    erasures: Erasures | None = None,
     elsewhere: Elsewhere | None = None,
     local: LocalStores | None = None,
 ) -> FastAPI:
@@ -114,6 +117,7 @@ def create_app(
         history=history,
         traces=traces,
         transfers=transfers,
+        erasures=erasures,
         elsewhere=elsewhere,
         local=local,
     )

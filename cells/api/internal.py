@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from cells.api.documents import Document, instant
-from cells.api.problems import Problem, body_fault, invalid, not_found
+from cells.api.problems import Problem, body_fault, erased, invalid, not_found
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import BODY_HASH_HEADER, UNSIGNED_BODY, ErrorCode, Scope
 from cells.domain import ids
@@ -66,6 +66,8 @@ async def put_tenant(call: Call, tenant_id: TenantId, body: TenantIn) -> Respons
     services = call.services
     applied = await services.store.put_tenant(tenant)
     services.placements.forget(uuid)
+    if not applied and await services.store.is_erased(uuid):
+        raise erased()
     current = await services.store.get_tenant(uuid)
     return answer({"applied": applied} | (tenant_document(current) if current is not None else {}))
 

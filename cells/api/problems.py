@@ -158,6 +158,11 @@ def conflict(detail: str, code: ErrorCode = ErrorCode.CONFLICT, **extra: Any) ->
     return Problem(409, code, detail, extra=extra)
 
 
+def erased() -> Problem:
+    """Nothing is done for the tenant any more."""
+    return Problem(410, ErrorCode.TENANT_ERASED, "The tenant was erased, or is being erased.")
+
+
 def too_large(detail: str) -> Problem:
     """413."""
     return Problem(413, ErrorCode.PAYLOAD_TOO_LARGE, detail)

@@ -340,6 +340,8 @@ async def admit(call: Call, rule: Rule) -> None:
         raise problems.malformed("The request names no tenant: an operator's key needs X-Tenant-Id.")
     tenant = await call.services.placements.get(tenant_id, at_least=caller.epoch)
     if tenant is None or tenant.state not in (_AT_WORK if rule.facts else _AT_HOME):
+        if await call.services.store.is_erased(tenant_id):
+            raise problems.erased()
         raise problems.Problem(421, ErrorCode.NOT_OWNER, "The tenant is not placed here.")
     if tenant.state == "SUSPENDED" and rule.writes and not rule.facts:
         raise problems.Problem(403, ErrorCode.FORBIDDEN, "The tenant is suspended: it can be read only.")

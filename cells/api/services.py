@@ -25,6 +25,7 @@ from cells.api.sparing import Sparing
 from cells.config import Settings
 from cells.domain import ids
 from cells.domain.crowding import Statement
+from cells.erasure_ports import Erasures
 from cells.observability.metrics import SIZE_BUCKETS, Metrics
 from cells.observability.traces import Traces
 from cells.ports import Clock, Fence, History, Queue, Secrets, Store, TargetTrial
@@ -67,6 +68,7 @@ class Services:
         history: History | None = None,
         traces: Traces | None = None,
         transfers: Transfers | None = None,
+        erasures: Erasures | None = None,
         elsewhere: Elsewhere | None = None,
         local: LocalStores | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
@@ -82,6 +84,7 @@ class Services:
         self.history = history  # None: nothing leaves the store
         self.traces = traces  # None: nobody collects spans
         self.transfers = transfers  # None: this cell takes no part in moves
+        self.erasures = erasures  # None: no tenant is erased through this process
         self.local = local  # this store's part in snapshots, at either end
         self.elsewhere = elsewhere  # None: this cell has no store but this one
         self.entropy = entropy

@@ -89,6 +89,8 @@ class LakeService:
             pause = self._interval
             try:
                 await self.round(stop)
+                # Who else has to write, as an erasure, need not wait for the end of what we hold.
+                await self._store.lake_leave(host_id=self._host_id())
             except (Retryable, Terminal, TimeoutError) as fault:
                 pause = min(RETRY_SECONDS, self._interval)
                 self._failures.inc()

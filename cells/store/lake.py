@@ -27,6 +27,10 @@ class Lake(StoreBase):
         async with self._database.transaction() as connection:
             return await fetch_one(connection, "lake_take", {"host": host_id, "seconds": seconds}) is not None
 
+    async def lake_leave(self, *, host_id: int) -> None:
+        async with self._database.transaction() as connection:
+            await run(connection, "lake_leave", {"host": host_id})
+
     async def lake_calendar(self) -> Sequence[LakeDay]:
         async with self._database.transaction() as connection:
             return [

@@ -43,6 +43,11 @@ class Tenants(StoreBase):
         async with self._database.transaction() as connection:
             return [_placement(row) for row in await fetch_all(connection, "tenant_list")]
 
+    async def is_erased(self, tenant_id: uuid.UUID) -> bool:
+        """Whether the tenant was erased here, or is being erased."""
+        async with self._database.transaction() as connection:
+            return await fetch_one(connection, "erased_tenant", {"tenant": tenant_id}) is not None
+
 
 def _placement(row: Row) -> TenantPlacement:
     return TenantPlacement(

@@ -14,6 +14,7 @@ import msgspec
 from cells.contract import SHARDS
 from cells.ports import Clock, Member, TenantConfig
 from cells.pulling import QueueId
+from cells.timers import forgetting
 from cells.timers import members as packing
 from cells.timers.boards import Boards
 from cells.timers.keys import Keys, minute_label
@@ -116,6 +117,10 @@ class ValkeyQueue(Boards):
         ):
             self._quiet_until[priority] = self._clock.monotonic() + _QUIET_SECONDS
         return members
+
+    async def forget_tenant(self, tenant_id: uuid.UUID) -> int:
+        """Removes all that is here of a tenant; how many keys, members and fields."""
+        return await forgetting.forget(self._valkey, self.keys.prefix, tenant_id)
 
     async def refund(self, members: Sequence[Member]) -> None:
         if not members:

@@ -37,7 +37,7 @@ class Moving:
         name, key = settings.cell_name, settings.installation_keys[0]
         self._roles = settings.roles
         self._metrics = metrics
-        self._transfers = TransferStore(settings.database_url, cell_name=name)
+        self._transfers = self.sessions = TransferStore(settings.database_url, cell_name=name)
         self._settler = Settler(
             settings.control_url, cell=name, kid=settings.kid, secret=settings.keys[settings.kid], clock=clock
         )

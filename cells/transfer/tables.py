@@ -21,6 +21,7 @@ FATES: dict[str, Fate] = {
     "calendars": Fate.MOVES,
     "cell": Fate.STAYS,
     "dlq": Fate.MOVES,
+    "erased_tenants": Fate.STAYS,  # each cell is told by itself
     "events": Fate.AGES,
     "hosts": Fate.STAYS,
     "idempotency_keys": Fate.AGES,

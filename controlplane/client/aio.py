@@ -31,6 +31,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends
 from controlplane.client.documents import Run
+from controlplane.client.erasing import AsyncErasures, AsyncOwnErasures
 from controlplane.client.evacuating import AsyncRegional
 from controlplane.client.exporting import AsyncExports, AsyncTenantExports
 from controlplane.client.notifying import AsyncNotifications
@@ -385,6 +386,7 @@ class AsyncClockhouse(AsyncRegional):
         self.price_books = AsyncPriceBooks(transport)
         self.exports = AsyncExports(transport)
         self.tenant_exports = AsyncTenantExports(transport)
+        self.erasure, self.erasures = AsyncOwnErasures(transport), AsyncErasures(transport)
         self.notifications = AsyncNotifications(transport)
 
     async def close(self) -> None:

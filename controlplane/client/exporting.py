@@ -10,6 +10,7 @@ from pathlib import Path
 from controlplane.client import export_calls, tenant_export_calls
 from controlplane.client.binding import AsyncPages, AsyncResource, AsyncSends, Pages, Resource, Sends
 from controlplane.client.export_calls import Export
+from controlplane.client.tenant_export_calls import TenantExport
 from controlplane.client.waiting import check_deadline, pauses
 
 
@@ -99,6 +100,17 @@ class TenantExports(Resource):
     page = Sends(tenant_export_calls.list_exports)
     file = Sends(tenant_export_calls.get_file)
 
+    def download(
+        self, export: TenantExport, folder: Path, *, told: Callable[[int], None] = lambda bytes_: None
+    ) -> Sequence[Path]:
+        """Writes all files of an export that is done into a folder, piece by piece, each verified by its
+        SHA-256 before it has its name; `told` hears how many bytes came."""
+        for file in export.files:
+            call = tenant_export_calls.get_file(export.tenant_export_id, file.name)
+            with export_calls.arriving(file, folder) as content:
+                self._transport.fetch(call, content, told)
+        return [folder / file.name for file in export.files]
+
 
 class AsyncTenantExports(AsyncResource):
     """`client.tenant_exports`"""
@@ -108,3 +120,14 @@ class AsyncTenantExports(AsyncResource):
     list = AsyncPages(tenant_export_calls.list_exports)
     page = AsyncSends(tenant_export_calls.list_exports)
     file = AsyncSends(tenant_export_calls.get_file)
+
+    async def download(
+        self, export: TenantExport, folder: Path, *, told: Callable[[int], None] = lambda bytes_: None
+    ) -> Sequence[Path]:
+        """Writes all files of an export that is done into a folder, piece by piece, each verified by its
+        SHA-256 before it has its name; `told` hears how many bytes came."""
+        for file in export.files:
+            call = tenant_export_calls.get_file(export.tenant_export_id, file.name)
+            with export_calls.arriving(file, folder) as content:
+                await self._transport.fetch(call, content, told)
+        return [folder / file.name for file in export.files]

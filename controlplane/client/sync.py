@@ -29,6 +29,7 @@ from controlplane.client import (
 )
 from controlplane.client.binding import Pages, Resource, Sends
 from controlplane.client.documents import Run
+from controlplane.client.erasing import Erasures, OwnErasures
 from controlplane.client.evacuating import Regional
 from controlplane.client.exporting import Exports, TenantExports
 from controlplane.client.notifying import Notifications
@@ -378,6 +379,7 @@ class Clockhouse(Regional):
         self.price_books = PriceBooks(transport)
         self.exports = Exports(transport)
         self.tenant_exports = TenantExports(transport)
+        self.erasure, self.erasures = OwnErasures(transport), Erasures(transport)
         self.notifications = Notifications(transport)
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from django.urls import path
 from controlplane.console import (
     api_keys,
     audit,
+    erasing,
     guests,
     invited,
     limits,
@@ -21,6 +22,8 @@ _T = "t/<slug:slug>/"
 _S = _T + "settings/"
 
 settings_patterns = [
+    path("erasures/keys", erasing.keys, name="erasure-keys"),
+    path("erasures/<str:erasure_id>/<str:secret>", erasing.certificate, name="erasure-certificate"),
     path("account/", preferences.preferences, name="preferences"),
     path("invitations/<str:token>", invited.invitation, name="invitation"),
     path("support/<slug:slug>/end", guests.leave, name="support-end"),
@@ -45,6 +48,8 @@ settings_patterns = [
     path(_S + "audit", audit.audit_log, name="audit"),
     path(_S + "export", tenant_exports.exports, name="tenant-exports"),
     path(_S + "export/<str:export_id>/<str:name>", tenant_exports.file, name="tenant-export-file"),
+    path(_S + "erasure", erasing.erasure, name="erasure"),
+    path(_S + "erasure/cancel", erasing.cancel, name="erasure-cancel"),
     path(_S + "notifications/", notifications.rule_list, name="notifications"),
     path(_S + "notifications/new", notifications.rule_new, name="notification-new"),
     path(_S + "notifications/<str:rule_id>/", notifications.rule_page, name="notification"),

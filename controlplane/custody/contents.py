@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -37,6 +38,10 @@ class Page:
 
 
 Reader = Callable[[uuid.UUID, str], Page]
+#: Called amid a page that takes long: whoever reads says that it lives, and learns whether it still may.
+still_there: ContextVar[Callable[[], None]] = ContextVar("still_there", default=lambda: None)
+#: Documents asked for between two such calls.
+_SOME = 20
 
 
 def cell_of(tenant_id: uuid.UUID) -> CellClient:
@@ -72,7 +77,10 @@ def _of_cell(segment: str, *, one: Callable[[Row], str] | None = None, paged: bo
         found = client.get(f"/v1/{segment}", **asked)
         rows = found["items"]
         if one is not None:
-            whole = client.get_many(one(item) for item in rows)
+            whole: dict[str, Any] = {}
+            for start in range(0, len(rows), _SOME):
+                still_there.get()()
+                whole |= client.get_many(one(item) for item in rows[start : start + _SOME])
             # What is gone meanwhile is left out.
             rows = [whole[one(item)] for item in rows if one(item) in whole]
         return Page(rows=rows, cursor=found.get("next_cursor") or "")
@@ -81,9 +89,9 @@ def _of_cell(segment: str, *, one: Callable[[Row], str] | None = None, paged: bo
 
 
 def _histories(tenant_id: uuid.UUID, cursor: str) -> Page:
-    """Each execution with its whole history."""
+    """An execution with its whole history: one at a time is in memory."""
     client = cell_of(tenant_id)
-    found = client.get("/v1/workflows", limit=20, cursor=cursor)
+    found = client.get("/v1/workflows", limit=1, cursor=cursor)
     rows = [
         {"workflow_id": item["workflow_id"], "run_id": item["run_id"], "events": list(_events(client, item))}
         for item in found["items"]
@@ -94,6 +102,7 @@ def _histories(tenant_id: uuid.UUID, cursor: str) -> Page:
 def _events(client: CellClient, item: Row) -> Iterator[Row]:
     after: int | None = 0
     while after is not None:
+        still_there.get()()
         asked = {"run_id": item["run_id"], "after": after or None, "limit": 1000}
         found = client.get(path("workflows", item["workflow_id"], "history"), **asked)
         yield from found["items"]

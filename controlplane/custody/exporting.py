@@ -22,7 +22,7 @@ from billing.exports.places import SCRATCH, LakeFiles, Retryable, open_place, sw
 from billing.exports.writing import part_of
 from billing.refusals import Refused as BillingRefused
 from controlplane.actors import Actor, service
-from controlplane.custody.contents import KINDS, plain
+from controlplane.custody.contents import KINDS, plain, still_there
 from controlplane.custody.models import OPEN, ExportState, TenantExport
 from controlplane.errors import Conflicting, Forbidden, NotFound
 from controlplane.events.recording import record
@@ -107,9 +107,18 @@ def run(export_id: uuid.UUID, *, seconds: float = float("inf")) -> bool:
         return False
     export = TenantExport.objects.get(pk=export_id)
     mine = {"id": export_id, "lease": lease}
+    if export.attempts > _TRIES:
+        # Whoever tried was silent each time, and could not say why.
+        _execute("give_up", **mine, error=export.error or f"no file could be written in {_TRIES} tries")
+        return False
     try:
         with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
-            return _Writer(export, mine, Path(scratch), until).write()
+            writer = _Writer(export, mine, Path(scratch), until)
+            token = still_there.set(writer.still_there)
+            try:
+                return writer.write()
+            finally:
+                still_there.reset(token)
     except Overtaken:
         _LOG.warning("a tenant's export was taken over", export=str(export))
         return False
@@ -134,6 +143,16 @@ class _Writer:
         self._folder = folder_of(export)
         self._seconds = int(settings.CUSTODY["lease_seconds"])
         self._rows_per_file = int(settings.CUSTODY["rows_per_file"])
+        self._bytes_per_file = int(settings.CUSTODY["bytes_per_file"])
+        self._renewed = time.monotonic()
+
+    def still_there(self) -> None:
+        """Renews the lease, now and then: a page may take longer than it lasts. Raises `Overtaken`."""
+        if time.monotonic() - self._renewed < self._seconds / 4:
+            return
+        if not _execute("renew", **self._mine, seconds=self._seconds):
+            raise Overtaken(str(self._export))
+        self._renewed = time.monotonic()
 
     def write(self) -> bool:
         """Whether it is done: not where its turn was over before."""
@@ -160,10 +179,13 @@ class _Writer:
                         json.dumps(row, default=plain, ensure_ascii=False, separators=(",", ":")) + "\n"
                     )
                 rows, cursor = rows + len(page.rows), page.cursor
-                if not cursor or rows >= self._rows_per_file or time.monotonic() >= self._until:
+                if not cursor or rows >= self._rows_per_file or file.tell() >= self._bytes_per_file:
+                    break
+                if time.monotonic() >= self._until:
                     break
                 if not _execute("renew", **self._mine, seconds=self._seconds):
                     raise Overtaken(str(export))
+                self._renewed = time.monotonic()
         part = part_of(path, f"{name}-{export.part + 1:05d}-{{digest}}.jsonl", rows=rows)
         self._place.put(self._folder + part.name, path)
         path.unlink()

@@ -1,4 +1,4 @@
-"""Exports of everything a tenant has, as stored."""
+"""Exports of everything a tenant has, and erasures, as stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from controlplane.identity import encode, new_id
 
-EXPORT = "tex"
+EXPORT, ERASURE = "tex", "ers"
 
 
 class ExportState(models.TextChoices):
@@ -72,3 +72,53 @@ class TenantExport(models.Model):
     @property
     def public_id(self) -> str:
         return encode(EXPORT, self.id)
+
+
+class ErasureState(models.TextChoices):
+    """The life of an erasure."""
+
+    REQUESTED = "REQUESTED"  # its time of grace runs: it can be cancelled, and nothing is changed yet
+    RUNNING = "RUNNING"  # it goes on until it is done; there is no way back
+    DONE = "DONE"  # nothing is left but what is named in the certificate
+    CANCELLED = "CANCELLED"  # it never began
+
+
+class Erasure(models.Model):
+    """A tenant that goes for good. `step` and `done` say how far it is, so that whoever takes over goes on
+    there. Refers to its tenant by id only, and outlives it: by these rows everybody knows who was erased."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    tenant_id = models.UUIDField()
+    state = models.CharField(max_length=10, choices=ErasureState.choices, default=ErasureState.REQUESTED)
+    step = models.IntegerField(default=0)  # which of `erasing.STEPS` is next
+    why = models.TextField(blank=True, default="")  # what it waits for
+    plan = models.JSONField(default=dict)  # numbers, as they were when it was asked for
+    done = models.JSONField(default=dict)  # what was removed where: {"cells": {name: …}, "control": {…}}
+    requested_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField(db_default=Now())
+    due_at = models.DateTimeField()  # the end of the time of grace; then, when to look again
+    began_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    certificate = models.JSONField(null=True)  # what is signed, and the signature
+    link_sha256 = models.BinaryField()  # of the secret in the link that fetches the certificate
+    fetched_at = models.DateTimeField(null=True)  # by that link, which is over then
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["tenant_id"], condition=~Q(state="CANCELLED"), name="erasure_once"
+            ),
+            models.CheckConstraint(condition=Q(state__in=ErasureState.values), name="erasure_state"),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["due_at"], condition=Q(state__in=["REQUESTED", "RUNNING"]), name="erasure_due"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.public_id
+
+    @property
+    def public_id(self) -> str:
+        return encode(ERASURE, self.id)

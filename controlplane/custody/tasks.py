@@ -1,4 +1,4 @@
-"""Celery tasks of tenants' exports. Messages are hints: the rows say what is to be done."""
+"""Celery tasks of tenants' exports and erasures. Messages are hints: the rows say what is to be done."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import structlog
 from celery import shared_task
 from kombu.exceptions import OperationalError
 
-from controlplane.custody import exporting
+from controlplane.custody import erasing, exporting
 from controlplane.events.running import one_of
 
 _LOG = structlog.get_logger(__name__)
 #: One task goes on writing for so long, and one export for so long before it is another's turn (seconds).
 _PATIENCE, _TURN = 60, 30
-_SPACE = 0x45585054  # of the one that writes
+#: Of the one that writes, and of the one that erases.
+_SPACE, _ERASING = 0x45585054, 0x45524153
 
 
 @shared_task(name="controlplane.custody.tasks.run_export")
@@ -43,6 +44,25 @@ def run_exports() -> int:
 def expire_exports() -> int:
     """Removes what was kept long enough."""
     return exporting.expire()
+
+
+@shared_task(name="controlplane.custody.tasks.run_erasures")
+def run_erasures() -> int:
+    """Goes on with erasures, one process at a time; how many are done now."""
+    until, done = time.monotonic() + _PATIENCE, 0
+    with one_of(_ERASING) as mine:
+        for erasure_id in erasing.due() if mine else ():
+            if time.monotonic() > until:
+                break
+            done += erasing.run(erasure_id)
+    return done
+
+
+@shared_task(name="controlplane.custody.tasks.compare_erased")
+def compare_erased() -> int:
+    """Cells that came back know again who was erased."""
+    with one_of(_ERASING) as mine:
+        return erasing.compare_cells() if mine else 0
 
 
 def wake(export_id: uuid.UUID) -> None:

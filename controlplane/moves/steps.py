@@ -24,7 +24,7 @@ from controlplane.moves.models import TenantMove
 from controlplane.ownership import OwnershipStore, Superseded
 from controlplane.ownership.installed import installed_store
 from controlplane.topology.cell_client import CellRefused, CellUnreachable
-from controlplane.topology.models import Placement, PlacementState, Tenure
+from controlplane.topology.models import CellKind, Placement, PlacementState, Tenure
 from controlplane.topology.push import TOPIC, config_of
 
 #: The barrier lifts by itself after this (milliseconds); how long a seal may take, and the rest behind it.
@@ -154,7 +154,17 @@ def seal(move: TenantMove, store: OwnershipStore) -> Event | None:
         move.facts["tail"] = at_destination(move, MoveVerb.TAIL, patience_ms=TAIL_MS, lsn=sealed["lsn"])
     except CellRefused as refused:
         raise GiveUp(f"after the seal: {refused}") from refused
+    _still_alone(move)
     return Event.SEALED
+
+
+def _still_alone(move: TenantMove) -> None:
+    """The last look before the handoff: whoever came to a cell that is kept for one tenant has it."""
+    if move.destination.kind != CellKind.DEDICATED:
+        return
+    other = Placement.objects.filter(cell=move.destination).exclude(tenant=move.tenant_id).first()
+    if other is not None:
+        raise GiveUp(f"{move.destination_id} is kept for one tenant, and another has come meanwhile")
 
 
 def hand_off(move: TenantMove, store: OwnershipStore) -> Event | None:

@@ -35,6 +35,10 @@ _LOG = structlog.get_logger(__name__)
 PAGE, PATIENCE = 200, 15.0
 #: What a cell has of it at least.
 _LEAST = 1.0
+#: Tenants that a cell is asked about at once where a page took too long; and behind whom the next call
+#: begins, where the last one's time was over. Each process learns that for itself.
+_pages_of: dict[str, int] = {}
+_behind: dict[str, uuid.UUID | None] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,9 +74,11 @@ def read_feed(cell: Cell, *, until: float) -> int:
         cursor.execute(_SQL["readers"], {"cell": cell.name, "kinds": _kinds()})
     told, asked = 0, False
     for readers in _pages(cell):
-        asked = True
+        if time.monotonic() >= until:
+            break
+        asked, last = True, readers[-1].tenant_id
         while readers and time.monotonic() < until:
-            answer = _ask(cell, readers)
+            answer = _ask_fewer(cell, readers)
             told += sum(_keep(cell, readers, item) for item in answer["items"])
             _look_at_epoch(cell, int(answer["epoch"]))
             again = {item["tenant_id"] for item in answer["items"] if item["more"]}
@@ -81,6 +87,9 @@ def read_feed(cell: Cell, *, until: float) -> int:
                 for r in readers
                 if encode(TENANT, r.tenant_id) in again
             ]
+        _behind[cell.name] = last
+    else:
+        _behind[cell.name] = None  # all were read: the next call begins with the first
     if not asked and NotificationRule.objects.filter(enabled=True).exists():
         _look_at_epoch(cell, int(_ask(cell, [])["epoch"]))
     return told
@@ -91,18 +100,31 @@ def _kinds() -> list[str]:
 
 
 def _pages(cell: Cell) -> Iterator[list[_Reader]]:
-    after: uuid.UUID | None = None
+    after = _behind.get(cell.name)
     while True:
+        limit = _pages_of.get(cell.name, PAGE)
         with connection.cursor() as cursor:
             cursor.execute(
-                _SQL["read_on"], {"cell": cell.name, "after": after, "kinds": _kinds(), "limit": PAGE}
+                _SQL["read_on"], {"cell": cell.name, "after": after, "kinds": _kinds(), "limit": limit}
             )
             page = [_Reader(tenant_id=t, since=since, place=place) for t, since, place in cursor.fetchall()]
         if page:
             yield page
-        if len(page) < PAGE:
+        if len(page) < limit:
             return
         after = page[-1].tenant_id
+
+
+def _ask_fewer(cell: Cell, readers: Sequence[_Reader]) -> Any:
+    """Asks; where that takes too long, half as many are asked about the next time."""
+    try:
+        answer = _ask(cell, readers)
+    except CellUnreachable as away:
+        if "Timeout" in str(away):
+            _pages_of[cell.name] = max(1, len(readers) // 2)
+        raise
+    _pages_of[cell.name] = min(PAGE, 2 * _pages_of.get(cell.name, PAGE))
+    return answer
 
 
 def _ask(cell: Cell, readers: Sequence[_Reader]) -> Any:

@@ -34,9 +34,7 @@ def rule_list(request: HttpRequest) -> HttpResponse:
         except Refused as refused:
             faults = [str(refused)]
         else:
-            if made.secret is not None:
-                messages.success(request, f"The rule is made. Its secret, shown this once: {made.secret}")
-            return redirect("operators:notification", made.rule.public_id)
+            return _made(request, made, "The rule is made")
     return page(
         request, "notifications.html", "Notifications", status=422 if faults else 200,
         rules=NotificationRule.objects.filter(tenant=None).order_by("id"), values=values, faults=faults,
@@ -76,21 +74,24 @@ def rule_act(request: HttpRequest, rule: str, verb: str) -> HttpResponse:
         changes = {"enabled": verb == "enable"}
         act(request, rules.edit_rule, f"The rule is {verb}d.", changes=changes, **common)
     elif verb == "rotate":
-        _rotate(request, common)
+        try:
+            made = rules.rotate_secret(**common, actor=operator(request))
+        except Refused as refused:
+            messages.error(request, f"Nothing was changed: {refused}")
+        else:
+            return _made(request, made, "The secret is rotated")
     else:
         raise Http404
     return redirect("operators:notification", found.public_id)
 
 
-def _rotate(request: HttpRequest, common: dict[str, Any]) -> None:
-    try:
-        made = rules.rotate_secret(**common, actor=operator(request))
-    except Refused as refused:
-        messages.error(request, f"Nothing was changed: {refused}")
-    else:
-        messages.success(
-            request, f"The new secret, shown this once: {made.secret}. The old one signs, too, for a day."
-        )
+def _made(request: HttpRequest, made: rules.Made, title: str) -> HttpResponse:
+    """The page that shows a new secret, once: no cookie, no session and no cache ever has it."""
+    if made.secret is None:
+        return redirect("operators:notification", made.rule.public_id)
+    answer = page(request, "notification_secret.html", title, rule=made.rule, secret=made.secret)
+    answer["Cache-Control"] = "no-store"
+    return answer
 
 
 @operator_page("POST")

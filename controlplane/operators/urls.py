@@ -4,6 +4,7 @@ from django.urls import path
 
 from controlplane.operators import (
     cells,
+    erasures,
     evacuations,
     moves,
     notifications,
@@ -49,6 +50,9 @@ urlpatterns = [
     path("notifications/<str:rule>/", notifications.one_rule, name="notification"),
     path("notifications/<str:rule>/<slug:verb>", notifications.rule_act, name="notification-act"),
     path("deliveries/<str:delivery>/redeliver", notifications.redeliver, name="notification-redeliver"),
+    path("erasures/", erasures.erasure_list, name="erasures"),
+    path("erasures/<str:erasure>/cancel", erasures.erasure_cancel, name="erasure-cancel"),
+    path("erasures/<str:erasure>/certificate", erasures.erasure_certificate, name="erasure-certificate"),
     path("system/", system.system, name="system"),
     path("mail/", system.mails, name="mail"),
 ]

@@ -5,6 +5,7 @@ Whatever a crash leaves behind, the next look finds: the moves say who is where,
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -114,18 +115,15 @@ def go_on(relocation: Relocation) -> None:
 
 # --- draining ----------------------------------------------------------------------------
 def _drain(found: Relocation, room: int) -> None:
-    resting = set(
-        moves_of(found)
-        .filter(state=State.ABORTED.value, finished_at__gt=Now() - _REST)
-        .values_list("tenant_id", flat=True)
-    )
+    resting = _resting(found)
     going = set(_open_moves_from(found.cell_id).values_list("tenant_id", flat=True))
     here = Placement.objects.filter(cell=found.cell_id)
     waiting = here.exclude(tenant__in=resting | going)
     biggest_first = waiting.order_by("-tenant__quota__job_runs_per_second", "tenant_id")
     ids = list(biggest_first.values_list("tenant_id", flat=True))
-    # Those that fit nowhere come last: a place may have become free.
-    ids.sort(key=lambda tenant_id: encode(TENANT, tenant_id) in found.stuck)
+    # Those that fit nowhere come last, each in its turn: a place may have become free.
+    turns = {tenant_id: random.random() for tenant_id in ids if encode(TENANT, tenant_id) in found.stuck}
+    ids.sort(key=lambda tenant_id: turns.get(tenant_id, -1.0))
     for tenant_id in ids[:_TRIED] if room > 0 else []:
         if _begin(found, tenant_id, cell=None):
             room -= 1
@@ -136,6 +134,12 @@ def _drain(found: Relocation, room: int) -> None:
         _done(found, f"{found.cell_id} is empty; it can be retired")
         return
     found.why = _line(found)
+
+
+def _resting(found: Relocation) -> set[uuid.UUID]:
+    """Whose move was given up a moment ago: begun again at once it would be given up again."""
+    given_up = moves_of(found).filter(state=State.ABORTED.value, finished_at__gt=Now() - _REST)
+    return set(given_up.values_list("tenant_id", flat=True))
 
 
 def _open_moves_from(cell: str) -> QuerySet[TenantMove]:
@@ -153,8 +157,9 @@ def _fill(found: Relocation, room: int) -> None:
     if cell.state != CellState.OPEN:
         found.why = f"waits: {cell.name} is {cell.state.lower()}"
         return
+    resting = {encode(TENANT, tenant_id): "its last move was given up" for tenant_id in _resting(found)}
     for _ in range(room):
-        step = next_to_come(cell.name, *_as_after_moves(cell.region_id, without=found.stuck))
+        step = next_to_come(cell.name, *_as_after_moves(cell.region_id, without=found.stuck | resting))
         if step is None:
             break
         tenant_id = decode(TENANT, step.tenant_id)
@@ -163,7 +168,7 @@ def _fill(found: Relocation, room: int) -> None:
     else:
         found.why = _line(found)
         return
-    if _under_way(found).exists():
+    if resting or _under_way(found).exists():
         found.why = _line(found)
     else:
         _done(found, f"{cell.name} is about as full as the other cells of {cell.region_id}")

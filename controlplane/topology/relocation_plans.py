@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +12,8 @@ from controlplane.topology.headroom import Candidate, Spare, spare, with_more
 
 #: A cell is filled until it holds the share of its limit that the fullest one has, less this.
 EVEN = 0.05
+#: Steps of a fill that are planned ahead.
+MOST_STEPS = 2_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,11 +79,12 @@ def drain_plan(cell: str, cells: Sequence[Candidate], residents: Sequence[Reside
 
 
 def fill_plan(cell: str, cells: Sequence[Candidate], residents: Sequence[Resident]) -> RelocationPlan:
-    """Who would come to a shared cell, one after the other, until it is about as full as the others."""
-    now, living, steps = list(cells), list(residents), []
-    while (step := next_to_come(cell, now, living)) is not None:
+    """Who would come to a shared cell, one after the other, until it is about as full as the others; of many
+    the first `MOST_STEPS`."""
+    now, living, steps = list(cells), _Living(residents), []
+    while len(steps) < MOST_STEPS and (found := _next(cell, now, living)) is not None:
+        moved, step = found
         steps.append(step)
-        moved = next(r for r in living if r.tenant_id == step.tenant_id)
         living.remove(moved)
         now = _moved(now, moved, cell)
     return RelocationPlan(steps=steps, before=spare(cells), afterwards=spare(now))
@@ -88,26 +93,48 @@ def fill_plan(cell: str, cells: Sequence[Candidate], residents: Sequence[Residen
 def next_to_come(cell: str, cells: Sequence[Candidate], residents: Sequence[Resident]) -> Step | None:
     """The tenant whose move evens out the most: of the fullest cell, the biggest that leaves it fuller than
     the one it comes to. None when they are even, or nobody fits."""
-    known = {c.name: c for c in cells}
-    here = known[cell]
+    found = _next(cell, cells, _Living(residents))
+    return None if found is None else found[1]
+
+
+class _Living:
+    """Residents by cell, the biggest first."""
+
+    def __init__(self, residents: Sequence[Resident]) -> None:
+        self._of: dict[str, list[Resident]] = defaultdict(list)
+        for resident in sorted(residents, key=_biggest_first):
+            self._of[resident.cell].append(resident)
+
+    def biggest(self, cell: str, most: int) -> Resident | None:
+        """The biggest on a cell with at most so many runs a second."""
+        there = self._of[cell]
+        place = bisect_left(there, -most, key=lambda resident: -resident.runs_per_second)
+        return there[place] if place < len(there) else None
+
+    def remove(self, resident: Resident) -> None:
+        there = self._of[resident.cell]
+        del there[bisect_left(there, _biggest_first(resident), key=_biggest_first)]
+
+
+def _biggest_first(resident: Resident) -> tuple[int, str]:
+    return -resident.runs_per_second, resident.tenant_id
+
+
+def _next(cell: str, cells: Sequence[Candidate], living: _Living) -> tuple[Resident, Step] | None:
+    here = {c.name: c for c in cells}[cell]
     if here.dedicated or here.state != "OPEN":
         return None
     fuller = [c for c in cells if not c.dedicated and c.name != cell and _full(c) > _full(here) + EVEN]
     for source in sorted(fuller, key=lambda c: (-_full(c), c.name)):
-        fitting = [
-            r
-            for r in residents
-            if r.cell == source.name
-            and r.runs_per_second <= min(here.capacity, here.room)
-            and _full(here.with_more(r.runs_per_second)) <= _full(source.with_more(-r.runs_per_second))
-        ]
-        if fitting:
-            chosen = min(fitting, key=lambda r: (-r.runs_per_second, r.tenant_id))
+        # Beyond this the cell would be fuller with it than the other without.
+        even = (source.promised * here.limit - here.promised * source.limit) // (here.limit + source.limit)
+        chosen = living.biggest(source.name, min(here.capacity, here.room, int(even)))
+        if chosen is not None:
             why = (
                 f"{source.name} has promised {source.promised} of {source.limit} runs/s,"
                 f" {cell} {here.promised} of {here.limit}"
             )
-            return _step(chosen, cell, why)
+            return chosen, _step(chosen, cell, why)
     return None
 
 

@@ -46,6 +46,17 @@ def claim(tenant_id: uuid.UUID) -> str:
     return schema
 
 
+def drop(tenant_id: uuid.UUID) -> str | None:
+    """A tenant's schema goes with all that is in it, and so does the knowledge of it; its name."""
+    found = WorkspaceSchema.objects.filter(tenant_id=tenant_id).first()
+    if found is None:
+        return None
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(SQL(_SQL["drop_schema"]).format(schema=Identifier(found.schema)))
+        found.delete()
+    return found.schema
+
+
 def top_up(size: int | None = None) -> int:
     """Fills the pool to its size; says how many schemas were made."""
     wanted = settings.WORKSPACE_POOL_SIZE if size is None else size

@@ -106,6 +106,8 @@ PAGES: dict[str, tuple[Role, str]] = {
     "console:key-action": ("owner", _T + "settings/keys/{key_id}/revoke"),
     "console:audit": ("owner", _T + "settings/audit"),
     "console:tenant-exports": ("owner", _T + "settings/export"),
+    "console:erasure": ("owner", _T + "settings/erasure"),
+    "console:erasure-certificate": ("owner", "/erasures/ers_none/none"),
     "console:notifications": ("owner", _T + "settings/notifications/"),
     "console:notification-new": ("owner", _T + "settings/notifications/new"),
     "console:notification": ("owner", _T + "settings/notifications/{rule_id}/"),
@@ -145,11 +147,12 @@ PAGES: dict[str, tuple[Role, str]] = {
     "operators:contract-new": ("operator", _OPERATORS + "contracts/new/demo/"),
     "operators:notifications": ("operator", _OPERATORS + "notifications/"),
     "operators:notification": ("operator", _OPERATORS + "notifications/{operator_rule_id}/"),
+    "operators:erasures": ("operator", _OPERATORS + "erasures/?tenant=demo"),
     "operators:system": ("operator", _OPERATORS + "system/"),
     "operators:mail": ("operator", _OPERATORS + "mail/"),
 }
 #: Pages that say there is nothing.
-STATUSES = {"console:invitation": 404}
+STATUSES = {"console:invitation": 404, "console:erasure-certificate": 404}
 #: Addresses without a page of their own: parts of pages, and what is only posted to.
 PARTS = frozenset(
     {
@@ -160,7 +163,8 @@ PARTS = frozenset(
         "console:dlq-choose", "console:dlq-begin", "console:redrive-live", "console:redrive-stop",
         "console:backfill-live", "console:backfill-stop",
         "console:selection-new", "console:selection", "console:operation", "console:run-cancel",
-        "console:tenant-export-file", "console:returned-file",
+        "console:tenant-export-file", "console:returned-file", "console:erasure-cancel", "console:erasure-keys",
+        "operators:erasure-cancel", "operators:erasure-certificate",
         "console:support-end", "console:support-grant", "console:work", "console:leave",
         "console:invitation-action", "console:invoice-pdf", "console:credit-note-pdf",
         "mfa_deactivate_totp", "mfa_view_recovery_codes", "mfa_generate_recovery_codes",

@@ -5,6 +5,10 @@ ON CONFLICT (singleton) DO UPDATE SET host_id = EXCLUDED.host_id, until = EXCLUD
 WHERE lake_writer.host_id = EXCLUDED.host_id OR lake_writer.until < clock_timestamp()
 RETURNING true;
 
+-- name: lake_leave
+-- This host writes the lake no more.
+UPDATE lake_writer SET until = clock_timestamp() WHERE host_id = %(host)s;
+
 -- name: lake_calendar
 -- Every day that has a partition of runs or is in the lake, oldest first, and the database's time.
 SELECT c.day, bool_or(c.partitioned), d.generation, d.rows, d.unfinished, d.overlapping, d.looked_at, d.dropped_at,

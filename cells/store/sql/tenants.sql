@@ -1,8 +1,9 @@
 -- name: tenant_put
 -- What the control plane says; an older configuration or epoch never overwrites a newer one. While a move holds
--- the tenant, and where it has moved away, its state and epoch are the move's.
+-- the tenant, and where it has moved away, its state and epoch are the move's. One that was erased stays so.
 INSERT INTO tenants AS t (tenant_id, state, ownership_epoch, config_version, config, told_state)
-VALUES (%(tenant)s, %(state)s, %(epoch)s, %(config_version)s, %(config)s::jsonb, %(state)s)
+SELECT %(tenant)s, %(state)s, %(epoch)s, %(config_version)s, %(config)s::jsonb, %(state)s
+WHERE NOT EXISTS (SELECT FROM erased_tenants WHERE tenant_id = %(tenant)s)
 ON CONFLICT (tenant_id) DO UPDATE SET
     state = CASE WHEN t.move_id IS NULL OR t.state IN ('ACTIVE', 'SUSPENDED') THEN excluded.state ELSE t.state END,
     ownership_epoch = CASE WHEN t.move_id IS NULL OR t.state IN ('ACTIVE', 'SUSPENDED') THEN excluded.ownership_epoch

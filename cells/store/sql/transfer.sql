@@ -43,7 +43,8 @@ SELECT store FROM local_stores WHERE tenant_id = %(tenant)s ORDER BY store;
 -- name: transfer_awaited
 -- The tenant is known here (tenant_id) as one that lives elsewhere, so that nothing is done for its rows.
 INSERT INTO tenants AS t (tenant_id, state, ownership_epoch, config_version, config, told_state, move_id)
-VALUES (%(tenant)s, 'MOVED', %(epoch)s, %(version)s, %(config)s::jsonb, %(told)s, %(move)s)
+SELECT %(tenant)s, 'MOVED', %(epoch)s, %(version)s, %(config)s::jsonb, %(told)s, %(move)s
+WHERE NOT EXISTS (SELECT FROM erased_tenants WHERE tenant_id = %(tenant)s)
 ON CONFLICT (tenant_id) DO UPDATE SET
     state = 'MOVED', ownership_epoch = excluded.ownership_epoch, config_version = excluded.config_version,
     config = excluded.config, told_state = excluded.told_state, move_id = excluded.move_id, updated_at = now()

@@ -13,6 +13,7 @@ from controlplane.client.cli import (
     calendars,
     cells,
     definitions,
+    erasures,
     evacuations,
     exports,
     importing,
@@ -81,6 +82,7 @@ command(app, "login", rich_help_panel=_OWN)(accounts.login)
 app.add_typer(accounts.profile, name="profile", rich_help_panel=_OWN)
 command(app, "tenant", rich_help_panel=_OWN)(money.tenant)
 app.add_typer(tenant_exports.app, name="tenant-export", rich_help_panel=_OWN)
+app.add_typer(erasures.app, name="erasure", rich_help_panel=_OWN)
 app.add_typer(people.keys, name="keys", rich_help_panel=_OWN)
 app.add_typer(people.members, name="members", rich_help_panel=_OWN)
 app.add_typer(cells.app, name="cell", rich_help_panel=_OPERATORS)

@@ -15,7 +15,6 @@ from controlplane.client.cli import tables
 from controlplane.client.cli.job_options import Limit
 from controlplane.client.cli.session import BAD_OUTCOME, Session, Wrong, command, documents
 from controlplane.client.cli.wording import counted, moment
-from controlplane.client.export_calls import arriving
 from controlplane.client.tenant_export_calls import TenantExport, faults_of
 
 app = typer.Typer(no_args_is_help=True, help="Everything the tenant has, in JSON Lines with a manifest.")
@@ -66,11 +65,8 @@ def download(session: Session, export: ExportId, folder: Folder = Path()) -> Non
     folder.mkdir(parents=True, exist_ok=True)
     total = sum(file.bytes for file in found.files)
     with session.progress("Fetching, bytes …", total=total) as told:
-        for file in found.files:
-            with arriving(file, folder) as content:
-                content.write(session.client.tenant_exports.file(found.tenant_export_id, file.name))
-            told(file.bytes)
-    written = [str(folder / file.name) for file in found.files]
+        files = session.client.tenant_exports.download(found, folder, told=told)
+    written = [str(file) for file in files]
     session.answer({"files": written}, lambda: "\n".join(written))
 
 

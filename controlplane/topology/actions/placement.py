@@ -133,7 +133,22 @@ def _refusal(choice: Choice, cell: str | None) -> Exception:
 def raise_beyond_headroom(tenant: Tenant, *, before: int, after: int) -> list[str]:
     """Why the tenant's cell or region cannot promise it so many runs a second; empty where it can, or where
     the tenant has no place yet. With the region locked."""
+    from controlplane.moves.machine import ENDED  # moves import this
+    from controlplane.moves.models import TenantMove
+
     cell = Placement.objects.filter(tenant=tenant).values_list("cell_id", flat=True).first()
     if cell is None:
         return []
-    return raise_refused(candidates(tenant.home_region_id), cell=cell, before=before, after=after)
+    # Who is on the way needs the room, too; one that is moving itself must fit where it goes as well.
+    coming = candidates_and_coming(tenant.home_region_id)
+    beyond = raise_refused(
+        [one if one.name != cell else next(c for c in coming if c.name == cell)
+         for one in candidates(tenant.home_region_id)],
+        cell=cell, before=before, after=after,
+    )  # fmt: skip
+    open_moves = TenantMove.objects.exclude(state__in=[s.value for s in ENDED])
+    there = open_moves.filter(tenant=tenant, new_epoch=None).values_list("destination_id", flat=True)
+    for destination in there:
+        more = raise_refused(coming, cell=destination, before=before, after=after)
+        beyond += [why for why in more if why not in beyond]
+    return beyond

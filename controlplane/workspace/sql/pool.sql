@@ -2,6 +2,10 @@
 -- An empty schema; its tables follow in the same transaction.
 CREATE SCHEMA {schema};
 
+-- name: drop_schema
+-- A schema and all that is in it.
+DROP SCHEMA IF EXISTS {schema} CASCADE;
+
 -- name: enter_schema
 -- New tables go into the schema until this transaction ends.
 SELECT set_config('search_path', %(path)s, true);

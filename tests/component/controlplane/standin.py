@@ -31,6 +31,8 @@ class StandInCell:
         self.reconciliation: list[dict[str, Any]] = []  # of any tenant
         self.stores: list[dict[str, Any]] = []  # local ones that hold rows of a tenant
         self.failing = False
+        self.erased: dict[str, bool] = {}  # whether that is done
+        self.removed: dict[str, dict[str, int]] = {}
         self.epoch = 1
         self.feed: dict[str, list[dict[str, Any]]] = {}  # events by tenant, with their places
         self.read: list[dict[str, Any]] = []  # how its feed was asked for
@@ -122,6 +124,8 @@ class StandInCell:
     def _post(self, path: str, raw: bytes) -> dict[str, Any]:
         if path == "/internal/events:read":
             return self._read(raw)
+        if path.endswith("/erase"):
+            return self._erase(path.removeprefix("/internal/tenants/").removesuffix("/erase"))
         assert path == "/internal/windows:lengthen"
         self.lengthened.append(json.loads(raw))
         return (
@@ -130,7 +134,23 @@ class StandInCell:
             else {"jobs": 3, "cursor": None}
         )
 
+    def _erase(self, tenant_id: str) -> dict[str, Any]:
+        """In two calls, as a cell that has much to remove."""
+        begun, gone = tenant_id in self.erased, self.tenants.pop(tenant_id, None)
+        self.erased[tenant_id] = begun
+        if gone is not None:
+            self.removed[tenant_id] = {"jobs": 3}
+        return {
+            "done": begun, "why": "" if begun else "removes what is in jobs",
+            "removed": self.removed.get(tenant_id, {}),
+            "erased_at": "2026-11-30T23:00:00+00:00" if begun else None,
+        }  # fmt: skip
+
     def _get(self, path: str) -> dict[str, Any]:
+        if path == "/internal/erased-tenants":
+            return {"items": [{"tenant_id": t, "done": done} for t, done in self.erased.items()]}
+        if path.endswith("/use"):
+            return {"pending_timers": 7, "running_runs": 1}
         if path.startswith("/internal/usage/"):
             return self.usage
         if path == "/internal/returns":

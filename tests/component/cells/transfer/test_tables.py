@@ -31,6 +31,7 @@ def test_it_is_decided_of_every_table_whether_it_moves(cell_database_url: str) -
     assert set(PUBLISHED) <= keyed
     assert set(COPIED) == {n for n, f in FATES.items() if f in (Fate.MOVES, Fate.AGES)}
     assert {n for n in keyed if FATES[n] is Fate.STAYS} == {
+        "erased_tenants",
         "job_usage",
         "lake_workflow_tenants",
         "local_stores",
