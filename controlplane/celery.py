@@ -138,8 +138,8 @@ app.conf.update(
         },
         "forget old notifications": {
             "task": "controlplane.notifications.tasks.prune",
-            "schedule": 3600.0,
-            "options": {"expires": 3600},
+            "schedule": 600.0,
+            "options": {"expires": 600},
         },
         "write tenants' exports": {
             "task": "controlplane.custody.tasks.run_exports",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 
@@ -29,6 +29,8 @@ from controlplane.notifications.models import (
 from controlplane.notifications.wording import sentence
 from controlplane.tenants.models import Membership
 
+#: Messages are counted so far in a page.
+_COUNTED = 1_000
 GRACES = ((0, "at once"), (1, "in an hour"), (24, "in a day"), (168, "in a week"), (720, "in 30 days"))
 
 
@@ -42,13 +44,21 @@ def _rule(visit: Visit, text: str) -> NotificationRule:
 @tenant_page(Scope.ADMIN)
 def rule_list(visit: Visit) -> HttpResponse:
     """GET …/settings/notifications/"""
-    unsent = Count("deliveries", filter=Q(deliveries__state__in=OPEN))
-    dead = Count("deliveries", filter=Q(deliveries__state=DeliveryState.DEAD))
-    known = NotificationRule.objects.filter(tenant=visit.tenant).annotate(unsent=unsent, dead=dead)
+    known = list(NotificationRule.objects.filter(tenant=visit.tenant).order_by("id"))
+    for rule in known:
+        vars(rule).update(
+            unsent=_counted(Delivery.objects.filter(rule=rule, state__in=OPEN)),
+            dead=_counted(Delivery.objects.filter(rule=rule, state=DeliveryState.DEAD)),
+        )
     return visit.page(
         "console/notifications/list.html", section="settings", tab="notifications",
-        rules=known.order_by("id"), digests=dict(forms.DIGESTS),
+        rules=known, digests=dict(forms.DIGESTS),
     )  # fmt: skip
+
+
+def _counted(deliveries: QuerySet[Delivery]) -> int:
+    """How many; of very many, so many at least."""
+    return len(deliveries.values_list("pk")[:_COUNTED])
 
 
 @tenant_page(Scope.ADMIN, "GET", "POST")
@@ -206,11 +216,12 @@ def _ask(visit: Visit, rule: NotificationRule, verb: str) -> HttpResponse:
             ], verb="Rotate", danger=False, graces=GRACES, keep="Keep it", **common,
         )  # fmt: skip
     unsent = Delivery.objects.filter(rule=rule, state__in=OPEN).count()
-    logged = Delivery.objects.filter(rule=rule).count()
+    logged = _counted(Delivery.objects.filter(rule=rule))
+    told = f"{logged} and more" if logged == _COUNTED else str(logged)
     return ask(
         visit, title=f"Remove the rule {rule.name}", points=[
             f"{unsent} message(s) that wait are not sent.",
-            f"The log of its {logged} message(s) goes, too. This cannot be undone; disabling can.",
+            f"The log of its {told} message(s) goes, too. This cannot be undone; disabling can.",
         ], verb="Remove", keep="Keep it", **common,
     )  # fmt: skip
 

@@ -22,6 +22,13 @@ class Channel(models.TextChoices):
     EMAIL = "EMAIL"  # mails to members
 
 
+class LivingRules(models.Manager["NotificationRule"]):
+    """Rules that were not removed: what is left of the others goes bit by bit."""
+
+    def get_queryset(self) -> models.QuerySet[NotificationRule]:
+        return super().get_queryset().filter(removed_at=None)
+
+
 class NotificationRule(models.Model):
     """What somebody wants to hear of, and how. Without a tenant it is the operators'."""
 
@@ -49,6 +56,10 @@ class NotificationRule(models.Model):
     created_by = models.CharField(max_length=200)
     created_at = models.DateTimeField(db_default=Now())
     version = models.BigIntegerField(default=1)
+    removed_at = models.DateTimeField(null=True)  # nobody sees it any more; `tasks.prune` ends it
+
+    objects = LivingRules()
+    everything = models.Manager["NotificationRule"]()
 
     class Meta:
         constraints: ClassVar = [

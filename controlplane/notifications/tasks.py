@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import structlog
@@ -17,6 +18,8 @@ _SQL = named_sql(Path(__file__).parent / "sql" / "notifications.sql")
 _LOG = structlog.get_logger(__name__)
 #: Messages and what came of them are kept so long (days).
 KEPT_DAYS, _PAGE = 30, 5000
+#: One call of `prune` goes on for so long (seconds); the next one finds the rest.
+_PRUNING_SECONDS = 60
 _SPACE = 0x4E4F5452  # of the one that reads
 #: A hint that waits for longer is none: beat gives the next.
 _HINT_SECONDS = 3
@@ -46,10 +49,16 @@ def watch() -> int:
 
 @shared_task(name="controlplane.notifications.tasks.prune")
 def prune() -> None:
-    """Forgets messages that are over, after thirty days."""
+    """Forgets messages that are over, after thirty days, and what is left of rules that were removed."""
+    until = time.monotonic() + _PRUNING_SECONDS
     with connection.cursor() as cursor:
         for name in ("prune_deliveries", "prune_events"):
             cursor.execute(_SQL[name], {"days": KEPT_DAYS, "page": _PAGE})
+        for name in ("prune_removed", "prune_removed_claims", "prune_removed_rules"):
+            while time.monotonic() < until:
+                cursor.execute(_SQL[name], {"page": _PAGE})
+                if cursor.fetchone()[0] == 0:
+                    break
 
 
 def wake() -> None:

@@ -39,16 +39,16 @@ def plan(session: Session) -> None:
 def request(
     session: Session,
     confirm: Annotated[str, typer.Option(help="The tenant's short name, typed: nothing happens without.")],
-    tenant: Annotated[
-        str | None, typer.Option(help="Whom: tnt_…, for operators; else the key's own.")
+    whom: Annotated[
+        str | None, typer.Argument(metavar="TENANT", help="Its id: tnt_…, for operators; else the key's own.")
     ] = None,
     reason: Reason = None,
 ) -> None:
     """Have a tenant erased once the time of grace is over. Prints the link to the certificate, once."""
-    if tenant is None:
+    if whom is None:
         made = session.client.erasure.request(confirm=confirm, reason=reason)
     else:
-        made = session.client.erasures.request(tenant, confirm=confirm, reason=reason)
+        made = session.client.erasures.request(whom, confirm=confirm, reason=reason)
     session.answer(made.raw, lambda: _table(session, [made]))
     session.say(
         f"It begins {moment(made.due_at, session.now)}; `clockhouse erasure cancel` stops it until then."

@@ -145,6 +145,39 @@ WITH past AS (
 )
 DELETE FROM notifications_delivery d USING past WHERE d.id = past.id;
 
+-- name: prune_removed
+-- A page of messages of rules that were removed, with their tries and what was in them; how many.
+WITH past AS MATERIALIZED (
+    SELECT d.id FROM notifications_delivery d JOIN notifications_notificationrule r ON r.id = d.rule_id
+    WHERE r.removed_at IS NOT NULL LIMIT %(page)s
+), tries AS (
+    DELETE FROM notifications_deliveryattempt t USING past WHERE t.delivery_id = past.id
+), contents AS (
+    DELETE FROM notifications_deliveredevent e USING past WHERE e.delivery_id = past.id
+), gone AS (
+    DELETE FROM notifications_delivery d USING past WHERE d.id = past.id RETURNING 1
+)
+SELECT count(*) FROM gone;
+
+-- name: prune_removed_claims
+-- A page of what such rules had wanted and in no message yet; how many.
+WITH past AS MATERIALIZED (
+    SELECT e.ctid FROM notifications_deliveredevent e JOIN notifications_notificationrule r ON r.id = e.rule_id
+    WHERE r.removed_at IS NOT NULL AND e.delivery_id IS NULL LIMIT %(page)s
+), gone AS (
+    DELETE FROM notifications_deliveredevent e WHERE e.ctid = ANY (ARRAY(SELECT ctid FROM past)) RETURNING 1
+)
+SELECT count(*) FROM gone;
+
+-- name: prune_removed_rules
+-- Removed rules of which nothing is left; how many.
+WITH gone AS (
+    DELETE FROM notifications_notificationrule r WHERE r.removed_at IS NOT NULL
+    AND NOT EXISTS (SELECT FROM notifications_delivery d WHERE d.rule_id = r.id)
+    AND NOT EXISTS (SELECT FROM notifications_deliveredevent e WHERE e.rule_id = r.id) RETURNING 1
+)
+SELECT count(*) FROM gone;
+
 -- name: prune_events
 -- Events that are in no message any more.
 DELETE FROM notifications_notificationevent e
