@@ -97,6 +97,8 @@ KINDS: tuple[Kind, ...] = (
         ("move.given_up", "tenant.move_aborted", "a move to another cell was given up"),
         ("tenant.suspended", "tenant.suspend", "the workspace was suspended: nothing starts"),
         ("tenant.resumed", "tenant.resume", "the workspace works again"),
+        ("tenant.erasure_requested", "tenant.erasure_request", "the workspace is to be erased"),
+        ("tenant.erasure_cancelled", "tenant.erasure_cancel", "the workspace is not erased after all"),
         ("export.finished", "tenant_export.finish", "an export of everything is done"),
     ),
     *_audit(
@@ -118,6 +120,11 @@ KINDS: tuple[Kind, ...] = (
     *_audit(
         "Operators",
         ("tenant.created", "tenant.create", "a tenant was created"),
+        (
+            "tenant.erasure_began",
+            "tenant.erasure_begin",
+            "a tenant is being erased, and nothing brings it back",
+        ),
         ("cell.state_changed", "cell.set_state", "a cell was opened, cordoned, drained or retired"),
         ("evacuation.started", "evacuation.start", "a region's cells are handed over, or brought back"),
         ("evacuation.paused", "evacuation.pause", "an evacuation was paused, or waits for somebody"),
