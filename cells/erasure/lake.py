@@ -92,8 +92,11 @@ class HistoryEraser:
             if rows:
                 await asyncio.to_thread(self._files.put, new, left)
                 made |= {"bytes": left.stat().st_size, "sha256": _sha256(left)}
-            swap = "cell_lake_swap_runs" if known.runs else "cell_lake_swap_workflows"
-            answer = await self._store.row(connection, swap, day=known.day, old=known.file.name, **made)
+            made |= {"day": known.day, "old": known.file.name}
+            if known.runs:
+                answer = await self._store.row(connection, "cell_lake_swap_runs", **made)
+            else:
+                answer = await self._store.row(connection, "lake_swap_workflows", tenant=tenant, **made)
             found, generation, overlapping = answer or (0, 0, False)
             if not found:  # it expired meanwhile
                 await asyncio.to_thread(self._files.delete, [new])

@@ -80,10 +80,15 @@ raised AS (
     WHERE day = %(day)s RETURNING generation, overlapping)
 SELECT count(*)::int, max(generation), bool_or(overlapping) FROM raised;
 
--- name: cell_lake_swap_workflows
--- A file of workflows is replaced by what was left of it, or goes; how many there were of it.
-WITH old AS (DELETE FROM lake_workflow_files WHERE name = %(old)s RETURNING rows),
+-- name: lake_swap_workflows
+-- A file of workflows is replaced by what was left of it, or goes; others than the erased tenant (tenant_id) find
+-- theirs in the new one. How many there were of it.
+WITH old AS (DELETE FROM lake_workflow_files WHERE name = %(old)s RETURNING rows, by_tenant),
 made AS (
-    INSERT INTO lake_workflow_files (day, name, rows, bytes, sha256)
-    SELECT %(day)s, %(new)s, %(rows)s, %(bytes)s, %(sha256)s FROM old WHERE %(rows)s::bigint > 0)
+    INSERT INTO lake_workflow_files (day, name, rows, bytes, sha256, by_tenant)
+    SELECT %(day)s, %(new)s, %(rows)s, %(bytes)s, %(sha256)s, by_tenant FROM old WHERE %(rows)s::bigint > 0),
+whose AS (
+    INSERT INTO lake_workflow_tenants (tenant_id, name, began_from, began_until)
+    SELECT t.tenant_id, %(new)s, t.began_from, t.began_until FROM lake_workflow_tenants t CROSS JOIN old
+    WHERE t.name = %(old)s AND t.tenant_id <> %(tenant)s AND %(rows)s::bigint > 0)
 SELECT count(*)::int, NULL::bigint, NULL::boolean FROM old;
