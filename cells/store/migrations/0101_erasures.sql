@@ -37,9 +37,8 @@ END $$;
 
 -- A journal row without what it says of a tenant. The row stays: readers and other regions know it by its key.
 CREATE FUNCTION journal_without(body bytea, tenant text) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
-    SELECT convert_to(coalesce(jsonb_object_agg(k.key, k.kept), '{}')::text, 'UTF8')
-    FROM (SELECT e.key, jsonb_agg(x.value ORDER BY x.ordinality) AS kept
-          FROM jsonb_each(convert_from(body, 'UTF8')::jsonb) AS e
-          CROSS JOIN LATERAL jsonb_array_elements(e.value) WITH ORDINALITY AS x
-          WHERE x.value ->> 0 IS DISTINCT FROM tenant GROUP BY e.key) AS k
+    SELECT convert_to(coalesce(jsonb_object_agg(e.key, CASE WHEN jsonb_typeof(e.value) <> 'array' THEN e.value ELSE (
+        SELECT coalesce(jsonb_agg(x.value ORDER BY x.ordinality), '[]')
+        FROM jsonb_array_elements(e.value) WITH ORDINALITY AS x WHERE x.value ->> 0 IS DISTINCT FROM tenant) END), '{}')::text, 'UTF8')
+    FROM jsonb_each(convert_from(body, 'UTF8')::jsonb) AS e
 $$;

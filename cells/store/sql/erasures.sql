@@ -1,8 +1,9 @@
 -- name: erase_halt
 -- The tenant (tenant_id) is at work nowhere here, and never again; what is known of its erasure.
 WITH halted AS (
-    UPDATE tenants SET state = 'MOVED', told_state = 'SUSPENDED', move_id = NULL, barrier_until = NULL, updated_at = now()
-    WHERE tenant_id = %(tenant)s AND (state <> 'MOVED' OR move_id IS NOT NULL) RETURNING 1)
+    UPDATE tenants n SET state = 'MOVED', told_state = 'SUSPENDED', move_id = NULL, barrier_until = NULL, updated_at = now()
+    FROM cell c WHERE n.tenant_id = %(tenant)s AND (n.state <> 'MOVED' OR n.move_id IS NOT NULL)
+      AND (c.lease_until IS NULL OR c.lease_until > clock_timestamp()) RETURNING 1)
 INSERT INTO erased_tenants AS e (tenant_id, erasure_id)
 SELECT %(tenant)s, %(erasure)s FROM cell c WHERE c.lease_until IS NULL OR c.lease_until > clock_timestamp()
 ON CONFLICT (tenant_id) DO UPDATE SET
