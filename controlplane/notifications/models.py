@@ -181,11 +181,15 @@ class DeliveredEvent(models.Model):
     id = models.BigAutoField(primary_key=True)
     rule = models.ForeignKey(NotificationRule, on_delete=models.CASCADE)
     event = models.ForeignKey(NotificationEvent, on_delete=models.CASCADE)
+    # Null: of a digest, and not put into it yet.
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, null=True, related_name="contents")
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["rule", "event"], name="notification_told_once")
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["rule", "id"], condition=Q(delivery=None), name="notification_uncollected")
         ]
 
     def __str__(self) -> str:

@@ -23,6 +23,7 @@ from django.utils import timezone
 from controlplane.events.running import one_of
 from controlplane.notifications import mails
 from controlplane.notifications.backoff import HOLDS, pause_after
+from controlplane.notifications.digests import gather
 from controlplane.notifications.envelope import body_of, headers_of
 from controlplane.notifications.models import Channel, Delivery, DeliveryAttempt, NotificationRule
 from controlplane.notifications.rules import open_secrets, stop_rule
@@ -179,6 +180,7 @@ def drain(seconds: float = DRAIN_SECONDS) -> int:
 
 
 def _drain(seconds: float) -> int:
+    gather()
     until, tries = time.monotonic() + seconds, 0
     last = until + float(settings.NOTIFICATIONS["patience_seconds"]) + _GRACE
     under_way: dict[Future[Outcome], Message] = {}

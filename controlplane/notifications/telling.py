@@ -15,7 +15,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from controlplane.events.models import AuditEvent
-from controlplane.identity import TENANT, encode, new_id
+from controlplane.identity import TENANT, encode
 from controlplane.notifications.backoff import GIVEN_UP
 from controlplane.notifications.kinds import BY_ACTION, BY_NAME
 from controlplane.notifications.matching import EVERYTHING, Filters, wants
@@ -23,8 +23,6 @@ from controlplane.notifications.models import Delivery, DeliveryState, Notificat
 from controlplane.sql import named_sql
 
 _SQL = named_sql(Path(__file__).parent / "sql" / "notifications.sql")
-#: Events of one digest; a fuller one is sent at once, and another begins.
-MOST_IN_A_DIGEST = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,22 +97,10 @@ def _add(rule: NotificationRule, event: NotificationEvent) -> bool:
         claimed = cursor.fetchone()
         if claimed is None:
             return False
-        if rule.digest_minutes:
-            cursor.execute(
-                _SQL["collect"],
-                {
-                    "id": new_id(),
-                    "rule": rule.id,
-                    "kind": event.kind,
-                    "minutes": rule.digest_minutes,
-                    "patience": GIVEN_UP,
-                    "most": MOST_IN_A_DIGEST,
-                },
-            )
-            (delivery_id,) = cursor.fetchone()
-        else:
+        # What goes into a digest is put there by `digests.gather`.
+        if not rule.digest_minutes:
             delivery_id = at_once(rule, kind=event.kind).id
-        cursor.execute(_SQL["put"], {"id": claimed[0], "delivery": delivery_id})
+            cursor.execute(_SQL["put"], {"id": claimed[0], "delivery": delivery_id})
     return True
 
 

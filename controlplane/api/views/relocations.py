@@ -29,7 +29,8 @@ from controlplane.api.topology_documents import (
     show_relocation,
 )
 from controlplane.api.views.topology import found_cell
-from controlplane.errors import NotFound, invalid
+from controlplane.errors import Conflicting, NotFound, invalid
+from controlplane.events.running import one_of
 from controlplane.identity import decode
 from controlplane.topology.actions.provisioning import add_cell, check_cell
 from controlplane.topology.actions.relocations import (
@@ -45,6 +46,8 @@ from controlplane.topology.models import RELOCATION, Relocation, RelocationKind
 from controlplane.topology.overview import hot_tenants, map_of
 from controlplane.topology.owners import ownership_map
 
+#: Of the one that adds a cell.
+_ADDING = 0x41444443
 _PACE = "moves at the same time"
 
 
@@ -92,7 +95,11 @@ class AddCellView(OperatorsView):
         the cell known, CORDONED. Asked again it goes on where it broke off."""
         form = self.read(AddCell)
         form["key"] = bytes.fromhex(form.pop("key_hex"))
-        added = add_cell(**form, actor=self.actor)
+        with one_of(_ADDING) as ours:
+            if not ours:
+                # Migrating may take minutes: whoever asks again meanwhile takes no further thread.
+                raise Conflicting("a cell is being added just now; ask again when that is over")
+            added = add_cell(**form, actor=self.actor)
         return Response(
             {
                 "cell": OneCellDocument(found_cell(added.cell.name)).data,

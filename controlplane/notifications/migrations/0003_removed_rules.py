@@ -9,4 +9,10 @@ class Migration(migrations.Migration):
             name="removed_at",
             field=models.DateTimeField(null=True),
         ),
+        migrations.AddIndex(
+            model_name="deliveredevent",
+            index=models.Index(
+                condition=models.Q(("delivery", None)), fields=["rule", "id"], name="notification_uncollected"
+            ),
+        ),
     ]

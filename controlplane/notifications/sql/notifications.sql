@@ -15,6 +15,21 @@ SET events = d.events + 1, digest = true,
     due_at = CASE WHEN d.events + 1 >= %(most)s THEN statement_timestamp() ELSE d.due_at END
 RETURNING id;
 
+-- name: uncollected
+-- Events that rules with a digest have got, and that are in no message yet: a page of them, by rule.
+SELECT e.id, e.rule_id, v.kind, r.digest_minutes
+FROM notifications_deliveredevent e
+JOIN notifications_notificationrule r ON r.id = e.rule_id
+JOIN notifications_notificationevent v ON v.id = e.event_id
+WHERE e.delivery_id IS NULL AND r.enabled
+ORDER BY e.rule_id, e.id LIMIT %(page)s FOR UPDATE OF e SKIP LOCKED;
+
+-- name: forget_uncollected
+-- A page of such events whose rule was disabled meanwhile: they are not told later.
+DELETE FROM notifications_deliveredevent WHERE id = ANY (ARRAY(
+    SELECT e.id FROM notifications_deliveredevent e JOIN notifications_notificationrule r ON r.id = e.rule_id
+    WHERE e.delivery_id IS NULL AND NOT r.enabled LIMIT %(page)s));
+
 -- name: put
 -- The message that an event is in.
 UPDATE notifications_deliveredevent SET delivery_id = %(delivery)s WHERE id = %(id)s;

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from controlplane.notifications import rules, sending
+from controlplane.notifications.digests import gather
 from controlplane.notifications.models import Delivery, NotificationRule
 from controlplane.notifications.telling import Happened, tell
 from controlplane.tenants.models import Tenant
@@ -55,5 +56,6 @@ def sent() -> int:
 
 def due_now(**which: Any) -> None:
     """What waits for a later try is due at once, and no receiver is held."""
+    gather()
     Delivery.objects.filter(state__in=["WAITING", "COLLECTING"], **which).update(due_at=datetime.now(UTC))
     NotificationRule.objects.update(held_until=None)

@@ -239,6 +239,7 @@ def test_a_digest_collects(receiver: Receiver) -> None:
     due_now()
     assert sent() == 1
     told(tenant, "evt_9")
+    assert sent() == 0
     assert Delivery.objects.filter(state="COLLECTING", events=1).count() == 1, "another begins"
     (got,) = receiver.got
     assert [one["id"] for one in got.document] == ["evt_0", "evt_1", "evt_2"]
