@@ -47,7 +47,9 @@ UPDATE erased_tenants SET counts = %(counts)s::jsonb, lake_after = %(lake_after)
 
 -- name: erase_left
 -- Rows of the tenant (tenant_id) that are still in some table.
-SELECT name, n FROM (SELECT name, transfer_count(name, %(tenant)s) AS n FROM erasure_tables() AS name) AS t WHERE n > 0;
+WITH names AS MATERIALIZED (SELECT name FROM erasure_tables() AS name),
+counted AS MATERIALIZED (SELECT name, transfer_count(name, %(tenant)s) AS n FROM names)
+SELECT name, n FROM counted WHERE n > 0;
 
 -- name: erase_done
 -- All is gone: nothing here knows the tenant (tenant_id) but that it was erased.

@@ -84,4 +84,5 @@ def test_by_the_api_and_by_operators(owner: Signed) -> None:
     posted: Any = browser.post(
         "/admin/pages/erasures/", {"tenant": slug, "confirm": slug, "reason": "they asked"}
     )
-    assert (posted.status_code, posted["Cache-Control"]) == (200, "no-store")
+    assert posted.status_code == 200
+    assert "no-store" in posted["Cache-Control"]

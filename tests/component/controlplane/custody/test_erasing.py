@@ -213,7 +213,7 @@ def test_of_every_table_it_is_decided_whether_it_is_kept() -> None:
         tables = {name for (name,) in cursor.fetchall()}
     erased = {
         *("billing_budget", "billing_budget_alert", "billing_export", "billing_export_schedule"),
-        *("billing_low_delay",),
+        *("billing_low_delay", "billing_sent_mail"),
     }
     kept = {table for table in KEPT if table.startswith("billing_")}
     assert {table for table in tables if table.startswith("billing_")} == kept | erased

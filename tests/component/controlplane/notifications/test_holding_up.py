@@ -111,6 +111,9 @@ def test_a_rule_is_removed_while_its_message_is_under_way(receiver: Receiver) ->
     for message in messages:
         sending.note(message, Outcome(ms=1, status=204))
     connection.check_constraints()
+    tasks.prune()
+    connection.check_constraints()
+    assert NotificationRule.everything.filter(tenant=tenant).count() == 0
     assert DeliveryAttempt.objects.count() == 1
     assert list(Delivery.objects.values_list("rule__tenant", "state")) == [(other.id, "DELIVERED")]
 

@@ -53,7 +53,10 @@ def test_made_tried_and_sent_again(client: Client, receiver: Receiver) -> None:
     sending.drain(5)
     assert len({got.id for got in receiver.got}) == 1
     assert len(receiver.got) == 2
-    for verb in ("test", "disable", "enable", "rotate"):
+    rotated = client.post(reverse("operators:notification-act", args=(rule.public_id, "rotate")))
+    assert "whsec_" in rotated.content.decode()
+    assert "no-store" in rotated["Cache-Control"]
+    for verb in ("test", "disable", "enable"):
         assert (
             client.post(reverse("operators:notification-act", args=(rule.public_id, verb))).status_code == 302
         )
