@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -156,12 +156,13 @@ def rows(erasure: Erasure) -> str:
     """All rows of the control plane that name the tenant, but those that are kept."""
     tenant = erasure.tenant_id
     counts: dict[str, int] = erasure.done.setdefault("control", {})
-    for what, some in (
+    leftovers: tuple[tuple[str, QuerySet[Any]], ...] = (
         ("notification tries", DeliveryAttempt.objects.filter(delivery__rule__tenant=tenant)),
         ("notification contents", DeliveredEvent.objects.filter(rule__tenant=tenant)),
         ("notifications", Delivery.objects.filter(rule__tenant=tenant)),
         ("steps of moves", MoveStep.objects.filter(move__tenant=tenant)),
-    ):
+    )
+    for what, some in leftovers:
         while page := list(some.values_list("pk", flat=True)[:_PAGE]):
             gone, _ = some.model._default_manager.filter(pk__in=page).delete()
             counts[what] = counts.get(what, 0) + gone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -105,7 +106,7 @@ def _found(session: Session, erasure: str | None) -> Erasure:
     return own
 
 
-def _table(session: Session, erasures: list[Erasure]) -> RenderableType:
+def _table(session: Session, erasures: Sequence[Erasure]) -> RenderableType:
     if not erasures:
         return "No tenant was erased, and none is to be."
     made = tables.table("erasure", "tenant", "state", "steps", "waits for", "begins or ended")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import redis.asyncio
+import redis
 
 from cells.clock import SystemClock
 from cells.domain.run import RunState
@@ -97,11 +97,11 @@ async def _texts(world: World, files: LakeFiles, scratch: Path) -> dict[str, str
     return found
 
 
-async def _in_valkey(url: str, tenant: uuid.UUID) -> int:
+def _in_valkey(url: str, tenant: uuid.UUID) -> int:
     found = 0
-    async with redis.asyncio.Redis.from_url(url) as client:
-        async for key in client.scan_iter():
-            dump = await client.dump(key) or b""
+    with redis.Redis.from_url(url) as client:
+        for key in client.scan_iter():
+            dump: Any = client.dump(key) or b""
             found += tenant.bytes in key or tenant.bytes in dump
     return found
 
@@ -131,7 +131,7 @@ async def test_nothing_of_a_tenant_is_left_and_all_of_its_neighbour(
     before = await _texts(world, files, tmp_path)
     assert {"jobs", "runs", "targets", "dlq", "journal", "tenants", "idempotency_keys"} <= _of(tenant, before)
     assert any(name.endswith(".parquet") for name in _of(tenant, before))
-    assert await _in_valkey(valkey_url, tenant)
+    assert _in_valkey(valkey_url, tenant)
     neighbour = await world.rows("SELECT t::text FROM jobs t WHERE tenant_id = %s", world.b.tenant_id)
 
     service = _service(world, cell_database_url, queue, files, page=3)
@@ -157,9 +157,9 @@ async def test_nothing_of_a_tenant_is_left_and_all_of_its_neighbour(
 
     after = await _texts(world, files, tmp_path)
     assert _of(tenant, after) == {"erased_tenants"}
-    assert await _in_valkey(valkey_url, tenant) == 0
+    assert _in_valkey(valkey_url, tenant) == 0
     assert await world.rows("SELECT t::text FROM jobs t WHERE tenant_id = %s", world.b.tenant_id) == neighbour
-    assert await _in_valkey(valkey_url, world.b.tenant_id)
+    assert _in_valkey(valkey_url, world.b.tenant_id)
     # The neighbour's history can be read as before, and its files are what the store says they are.
     assert len((await old.reader.find_runs(world.b.tenant_id, RunFilter(), after=None, limit=9)).runs) == 1
     for day in await world.store.lake_calendar():
