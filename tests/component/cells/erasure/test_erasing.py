@@ -98,11 +98,22 @@ async def _texts(world: World, files: LakeFiles, scratch: Path) -> dict[str, str
 
 
 def _in_valkey(url: str, tenant: uuid.UUID) -> int:
+    """Names of keys, members and fields that have its id, and values."""
     found = 0
-    with redis.Redis.from_url(url) as client:
+    client: Any = redis.Redis.from_url(url)
+    with client:
         for key in client.scan_iter():
-            dump: Any = client.dump(key) or b""
-            found += tenant.bytes in key or tenant.bytes in dump
+            held: list[Any] = [key]
+            match client.type(key):
+                case b"zset":
+                    held += client.zrange(key, 0, -1)
+                case b"hash":
+                    held += [part for pair in client.hgetall(key).items() for part in pair]
+                case b"list":
+                    held += client.lrange(key, 0, -1)
+                case b"string":
+                    held += [client.get(key)]
+            found += sum(tenant.bytes in part for part in held)
     return found
 
 
