@@ -24,8 +24,7 @@ from fastapi import FastAPI
 from cells.api.app import create_app
 from cells.clock import SystemClock
 from cells.config import ROLES, Settings, SettingsError
-from cells.erasure.lake import HistoryEraser
-from cells.erasure.service import ErasureService
+from cells.erasure.service import erasures_of
 from cells.execution.executor import Executor
 from cells.execution.host_agent import HostAgent
 from cells.execution.operations import Operations
@@ -64,9 +63,8 @@ from cells.workflows.engine import WorkflowEngine
 
 log = logs.logger(__name__)
 
-#: Thresholds of the cyclic collector. A run's objects die by reference counting; with Python's
-#: defaults the collector walks what is alive hundreds of times a second and costs a third of
-#: all CPU time at full load.
+#: Thresholds of the cyclic collector. A run's objects die by reference counting; with Python's defaults
+#: the collector walks what is alive hundreds of times a second, a third of all CPU time at full load.
 GC_THRESHOLDS = (50_000, 20, 100)
 #: Pauses between attempts to reach the engines at the start (seconds).
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
@@ -115,7 +113,9 @@ class Process:
                 trial=self.trial,
                 traces=self.traces,
                 transfers=self.moving.service,
-                erasures=ErasureService(self.moving.sessions, self.queue, self._history_eraser()),
+                erasures=erasures_of(
+                    settings, self.moving.sessions, self.queue, self.lake, lake_name(settings)
+                ),
                 elsewhere=self.elsewhere,
                 local=self.store,
                 history=None if self.lake is None else LakeReader(self.store, self.lake, self.scratch.path),
@@ -135,12 +135,6 @@ class Process:
             lifespan=self.api is not None,
             drain_seconds=settings.drain_seconds,
         )
-
-    def _history_eraser(self) -> HistoryEraser | None:
-        if self.lake is None:
-            return None
-        place = Place(region=self.settings.region, cell=self.settings.cell_name)
-        return HistoryEraser(self.moving.sessions, self.lake, place)
 
     async def run(self) -> int:
         """Live until a signal; the exit status."""

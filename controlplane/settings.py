@@ -249,16 +249,9 @@ NOTIFICATIONS = {
 }
 
 # --- exports of everything a tenant has ----------------------------------------------------
-CUSTODY = {
-    "kept_days": 7,
-    "lease_seconds": 60,
-    "rows_per_file": 20_000,
-    "bytes_per_file": 256 * 1024 * 1024,
-    # Between the wish to erase a tenant and its beginning.
-    "grace_seconds": 72 * 3600,
-    # What certificates say of backups: they are the operator's, and hold what they held until they end.
-    "backups_kept_days": 35,
-}
+_FILES = {"kept_days": 7, "lease_seconds": 60, "rows_per_file": 20_000, "bytes_per_file": 256 << 20}
+# Between the wish to erase a tenant and its beginning; and what certificates say of backups.
+CUSTODY = {**_FILES, "grace_seconds": 72 * 3600, "backups_kept_days": 35}
 
 # --- billing: what it needs to know about the world, handed in ------------------------------
 BILLING_TENURES = "controlplane.topology.tenures.tenures_of"

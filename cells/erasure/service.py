@@ -9,13 +9,16 @@ import asyncio
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
 import msgspec
 
+from cells.config import Settings
 from cells.erasure.lake import HistoryEraser
+from cells.lake.files import LakeFiles
+from cells.lake.writer import Place
 from cells.observability.logs import logger
 from cells.ports import Conflict
 from cells.store.database import Connection
@@ -44,9 +47,15 @@ class ErasureService:
     """Implements `erasure_ports.Erasures`. `history` is None where nothing leaves the store."""
 
     def __init__(
-        self, store: TransferStore, queue: Forgetting, history: HistoryEraser | None, *, page: int = PAGE
+        self,
+        store: TransferStore,
+        queue: Forgetting,
+        history: HistoryEraser | None,
+        *,
+        page: int = PAGE,
+        beside: Sequence[str] = (),
     ) -> None:
-        self.store, self.queue, self.history, self.page = store, queue, history, page
+        self.store, self.queue, self.history, self.page, self.beside = store, queue, history, page, beside
 
     async def erase(self, tenant_id: uuid.UUID, erasure_id: uuid.UUID) -> Mapping[str, object]:
         """See `Erasures.erase`."""
@@ -75,6 +84,7 @@ class ErasureService:
             "why": why,
             "removed": {what: n for what, n in sorted(counts.items()) if n},
             "erased_at": None if why else erased_at.isoformat(),
+            "beside": list(self.beside),
         }
 
     async def erased(self) -> list[tuple[uuid.UUID, bool]]:
@@ -82,6 +92,15 @@ class ErasureService:
         async with self.store.session() as connection:
             rows = await self.store.rows(connection, "cell_erased_tenants")
             return [(tenant, at is not None) for tenant, _, at in rows]
+
+
+def erasures_of(
+    settings: Settings, store: TransferStore, queue: Forgetting, files: LakeFiles | None, lake: str
+) -> ErasureService:
+    """What a process of a cell has to do with erasures. `lake`: whose the files of its history are."""
+    place = Place(region=settings.region, cell=lake)
+    history = None if files is None else HistoryEraser(store, files, place)
+    return ErasureService(store, queue, history, beside=[one.name for one in settings.stores.local])
 
 
 class _Work:

@@ -246,6 +246,13 @@ def _content(erasure: Erasure) -> dict[str, Any]:
             where.append(
                 {"where": f"cell {name}", "at": told.get("erased_at"), "removed": told.get("removed", {})}
             )
+        not_reached += [
+            {
+                "where": f"local store {one} of cell {name}",
+                "why": "SINGLE_REGION work there has rows of its own",
+            }
+            for one in told.get("beside", ())
+        ]
     ended = erasure.finished_at and erasure.finished_at.isoformat()
     where += [
         {"where": "exports", "at": ended, "removed": done.get("exports", {})},
