@@ -113,9 +113,7 @@ class Process:
                 trial=self.trial,
                 traces=self.traces,
                 transfers=self.moving.service,
-                erasures=erasures_of(
-                    settings, self.moving.sessions, self.queue, self.lake, lake_name(settings)
-                ),
+                erasures=erasures_of(settings, self.moving.sessions, self.queue, self.lake),
                 elsewhere=self.elsewhere,
                 local=self.store,
                 history=None if self.lake is None else LakeReader(self.store, self.lake, self.scratch.path),

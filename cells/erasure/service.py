@@ -23,6 +23,7 @@ from cells.observability.logs import logger
 from cells.ports import Conflict
 from cells.store.database import Connection
 from cells.store.transfer import TransferStore, application_of
+from cells.stores.elsewhere import lake_name
 
 log = logger(__name__)
 
@@ -95,12 +96,14 @@ class ErasureService:
 
 
 def erasures_of(
-    settings: Settings, store: TransferStore, queue: Forgetting, files: LakeFiles | None, lake: str
+    settings: Settings, store: TransferStore, queue: Forgetting, files: LakeFiles | None
 ) -> ErasureService:
-    """What a process of a cell has to do with erasures. `lake`: whose the files of its history are."""
-    place = Place(region=settings.region, cell=lake)
+    """What a process of a cell has to do with erasures."""
+    place = Place(region=settings.region, cell=lake_name(settings))
     history = None if files is None else HistoryEraser(store, files, place)
-    return ErasureService(store, queue, history, beside=[one.name for one in settings.stores.local])
+    return ErasureService(
+        store, queue, history, beside=[f"{one.number} in {one.region}" for one in settings.stores.local]
+    )
 
 
 class _Work:
