@@ -1,5 +1,5 @@
-"""A region is evacuated, with a crash on the way and failed back to; real clusters and
-keepers."""
+"""A region is evacuated, with a crash on the way, failed back to, and its loss is rehearsed; all with real
+clusters and keepers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from controlplane.errors import Conflicting
+from controlplane.errors import Conflicting, Invalid
 from controlplane.evacuations.actions import abort_evacuation, plan_evacuation, start_evacuation
 from controlplane.evacuations.driving import drive
 from controlplane.evacuations.machine import State, Whole
@@ -23,6 +23,9 @@ from controlplane.ownership.postgres import migrate as migrate_ownership
 from controlplane.regions.following import follow_owners
 from controlplane.regions.pages import serving
 from controlplane.regions.wishes import Refused, hand_over
+from controlplane.rehearsals.actions import plan_rehearsal, start_rehearsal
+from controlplane.rehearsals.driving import drive as rehearse
+from controlplane.rehearsals.models import Rehearsal, Stage
 from controlplane.topology.actions.cells import register_cell
 from controlplane.topology.actions.regions import register_region
 from controlplane.topology.actions.sites import register_site
@@ -78,7 +81,8 @@ def _driven(found: Evacuation, kept: Kept, until: Callable[[EvacuatedCell], bool
     return row
 
 
-def test_a_region_is_evacuated_and_failed_back_to(kept: Kept) -> None:
+def test_a_region_is_evacuated_and_failed_back_to(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controlplane.rehearsals.watching.AFTER_SECONDS", 0)
     a, b = kept["a"], kept["b"]
     with pytest.raises(Refused, match="does not own"):
         hand_over(b.settings, kept.store, to="c")
@@ -128,6 +132,7 @@ def test_a_region_is_evacuated_and_failed_back_to(kept: Kept) -> None:
     assert kept.owner() is a
     assert Cell.objects.get(pk="cell").state == CellState.OPEN
     assert a.execute("SELECT count(*) FROM tenants WHERE tenant_id = %s", tenant) == [(1,)]
+    _rehearse(kept)
     told = AuditEvent.objects.filter(action__startswith="evacuation.").values_list("action", flat=True)
     assert sorted(told) == sorted(
         [
@@ -136,3 +141,40 @@ def test_a_region_is_evacuated_and_failed_back_to(kept: Kept) -> None:
             *("evacuation.start", "evacuation.cell_handed_over", "evacuation.done"),
         ]
     )
+
+
+def _rehearse(kept: Kept) -> None:
+    """The region is cut off from its other sites, one of which takes over; the end comes by itself."""
+    a = kept["a"]
+    eventually_sync(lambda: kept.follow("a"), timeout=90)
+    with pytest.raises(Invalid, match="/seconds"):
+        start_rehearsal(region="a", seconds=5, store=kept.store, actor=ACTOR, reason=REASON)
+    found = start_rehearsal(region="a", seconds=45, store=kept.store, actor=ACTOR, reason=REASON)
+    # The leases of this test are shorter than real ones, and so is its cut.
+    Rehearsal.objects.filter(pk=found.pk).update(
+        cut_at=timezone.now(), until=timezone.now() + timedelta(seconds=14)
+    )
+    with pytest.raises(Conflicting, match="under way"):
+        start_rehearsal(region="a", seconds=45, store=kept.store, actor=ACTOR, reason=REASON)
+
+    def looked_at(stage: Stage) -> bool:
+        rehearse(found.id, store=kept.store)
+        found.refresh_from_db()
+        return found.at is stage
+
+    eventually_sync(lambda: looked_at(Stage.CUT), timeout=10)
+    # Nothing is handed over to who does not follow, nor rehearsed.
+    eventually_sync(lambda: not kept["b"].keeper.status.streaming, timeout=30)
+    assert plan_rehearsal(region="a", store=kept.store).refusal is not None
+    assert "cell" in (plan_evacuation(region="a", kind="EVACUATE", store=kept.store).impossible or "")
+    eventually_sync(lambda: looked_at(Stage.COUNTING), timeout=150)
+    owner = kept.owner()
+    assert owner is not None
+    assert owner is not a
+    assert looked_at(Stage.DONE)
+    (report,) = found.cells.values_list("report", flat=True)
+    assert (report["owner_after"], report["due"], report["run_once"]) == (owner.settings.region, 7, 6)
+    assert report["returned_as"] in ("FOLLOW", "STRAYED")
+    assert 0 < report["let_go_seconds"] < report["rto_owner_seconds"] <= 14
+    assert report["rpo_seconds"] >= 0
+    assert report["rpo_bytes"] >= 0
