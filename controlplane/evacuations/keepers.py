@@ -47,6 +47,7 @@ class SiteStatus:
     committed_at: float | None = None
     replayed_at: float | None = None
     standbys: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    cut: Mapping[str, Any] | None = None  # a rehearsal: which region is cut off, until when
 
     def behind(self, region: str) -> int | None:
         """What the standby in `region` has not flushed, as this primary sees it (bytes); None: it is not
@@ -82,7 +83,7 @@ def status_of(site: Site) -> SiteStatus:
 
 _TOLD = (
     *("act", "why", "owner", "epoch", "owns", "ready", "primary", "streaming", "position", "committed_at"),
-    *("replayed_at", "standbys"),
+    *("replayed_at", "standbys", "cut"),
 )
 
 

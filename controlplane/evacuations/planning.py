@@ -213,6 +213,8 @@ def _unfit(cell: CellFacts, name: str, passive: Collection[str]) -> str:
         return site.away
     if _dead(cell):
         return ""
+    if any(one.cut is not None for one in cell.sites.values()):
+        return "a rehearsal cuts it off"
     if cell.owner not in cell.sites:
         return f"no site of it is known in {cell.owner}, which owns it"
     if site.act == "STRAYED":

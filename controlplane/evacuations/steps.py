@@ -116,7 +116,7 @@ def catch_up(row: EvacuatedCell, store: OwnershipStore) -> Event | None:
         return _wait(row, f"waits for the keeper in {row.source}: {seen.owner.away}")
     if seen.target.away:
         return _wait(row, f"waits for the keeper in {row.target}: {seen.target.away}")
-    behind = seen.owner.behind(row.target)
+    behind = None if seen.owner.cut or seen.target.cut else seen.owner.behind(row.target)
     row.progress["behind_bytes"] = behind
     if behind is None:
         return _wait(row, f"waits until {row.target} follows {row.source}")

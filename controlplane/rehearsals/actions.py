@@ -93,11 +93,13 @@ def _refusal(cell: CellFacts, region: str, standbys: Sequence[str]) -> str | Non
         return cell.busy
     if cell.owner != region or owner is None:
         return f"{cell.owner} owns it, not {region}"
-    if owner.away or not owner.owns:
-        return f"{region} does not hold its lease: {owner.away or owner.why}"
     if not standbys:
         return "it has no site elsewhere: nobody would take it over"
-    missing = [name for name in standbys if cell.sites[name].away or owner.behind(name) is None]
+    if owner.away or not owner.owns:
+        return f"{region} does not hold its lease: {owner.away or owner.why}"
+    if any(site.cut is not None for site in cell.sites.values()):
+        return "a rehearsal cuts it off already"
+    missing = [name for name in standbys if not cell.sites[name].streaming or owner.behind(name) is None]
     if missing:
         return f"{', '.join(missing)} does not follow: with a standby missing nobody may take it over"
     return None
