@@ -85,7 +85,7 @@ def run(stack: Stack, target: Recorder, *, jobs: int, workflows: int) -> dict[st
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(create, range(jobs)))
         epochs = 0
-        with _second_shipper(stack, cells[0]) as clock:
+        with _second_shipper(stack, cells[0]) as (clock, port):
             list(pool.map(flow, range(workflows // 2)))
             stack.stop("django")
             for n in range(4):
@@ -95,6 +95,7 @@ def run(stack: Stack, target: Recorder, *, jobs: int, workflows: int) -> dict[st
                 epochs += _raise_epoch(stack, cells[n % len(cells)])
             stack.start("django")
             moved = _move(stack, str(stack.info["tenant_id"]), cells)
+            shipped_too = _shipped_by(port)
             list(pool.map(flow, range(workflows // 2, workflows)))
         eventually_sync(lambda: _ended(stack) >= (jobs, workflows), timeout=120)
     wanted = _recorded(stack)
@@ -111,6 +112,7 @@ def run(stack: Stack, target: Recorder, *, jobs: int, workflows: int) -> dict[st
         and all(set(words) == {"conflict"} for words in false.values())
         and len({host for _, host in _writers(stack)}) > len(cells)
         and epochs == 4
+        and shipped_too > 0
         and _counted_on(stack, str(stack.info["tenant_id"])) == set(cells),
         "job_runs": sum(wanted["job_runs"].values()),
         "run_attempts": sum(wanted["run_attempts"].values()),
@@ -121,12 +123,14 @@ def run(stack: Stack, target: Recorder, *, jobs: int, workflows: int) -> dict[st
         "contradictions_refused": sum(words.count("conflict") for words in false.values()),
         "epochs_and_incarnations": len(_writers(stack)),
         "moved_under_load_in_seconds": moved,
+        "acknowledged_to_the_second_shipper": shipped_too,
     }
 
 
 @contextmanager
-def _second_shipper(stack: Stack, cell: str) -> Iterator[Path]:
-    """Another host of the cell, all roles, with a clock of its own: it ships what the first one ships."""
+def _second_shipper(stack: Stack, cell: str) -> Iterator[tuple[Path, int]]:
+    """Another host of the cell, all roles, with a clock of its own: it ships what the first one ships. Its
+    clock and its port."""
     raw = Path(f"/proc/{stack.pid(f'cell-{cell}')}/environ").read_bytes()
     environment = dict(
         entry.split("=", 1) for entry in raw.decode().split("\0") if "=" in entry
@@ -144,11 +148,18 @@ def _second_shipper(stack: Stack, cell: str) -> Iterator[Path]:
         )
     try:
         eventually_sync(lambda: _ready(reservation.port), timeout=60)
-        yield clock
+        yield clock, reservation.port
     finally:
         process.kill()
         process.wait()
         reservation.release()
+
+
+def _shipped_by(port: int) -> int:
+    """How many records the control plane has acknowledged to a host."""
+    text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5).text
+    lines = (line for line in text.splitlines() if line.startswith("meter_records_shipped_total"))
+    return round(sum(float(line.split()[-1]) for line in lines))
 
 
 def _ready(port: int) -> bool:
