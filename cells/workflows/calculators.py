@@ -72,6 +72,7 @@ class Calculators:
         self._more = asyncio.Event()
         self._workers: set[asyncio.Task[None]] = set()
         self._idle = 0
+        self._closed = False
         self._values = metrics.counter(
             "heavy_values_total", "Values made in processes of their own", ("outcome",)
         )
@@ -96,10 +97,7 @@ class Calculators:
         self._waiting_count += 1
         self._waiting_bytes += len(work.payload)
         self._more.set()
-        if not self._idle and len(self._workers) < self._processes:
-            worker = asyncio.get_running_loop().create_task(self._work(), name="calculator")
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+        self._hire()
         return None
 
     async def wait_for(self, tenant: uuid.UUID, work: Work) -> Outcome | None:
@@ -113,11 +111,24 @@ class Calculators:
 
     async def close(self) -> None:
         """End the processes, whatever they are at."""
+        self._closed = True
         workers = list(self._workers)
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
         self._drop_all()
+
+    def _hire(self) -> None:
+        """Another worker, where more waits than there are idle ones."""
+        if self._closed or self._waiting_count <= self._idle or len(self._workers) >= self._processes:
+            return
+        worker = asyncio.get_running_loop().create_task(self._work(), name="calculator")
+        self._workers.add(worker)
+        worker.add_done_callback(self._left)
+
+    def _left(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        self._hire()  # for what came while it was leaving
 
     def _next(self) -> Work | None:
         """The next one of the tenant whose turn it is."""

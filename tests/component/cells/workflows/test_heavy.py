@@ -113,6 +113,17 @@ async def busy(child: psutil.Process) -> bool:
     return child.cpu_times().user > 0.3
 
 
+async def test_what_comes_while_the_last_process_leaves_is_made(
+    calculators: Calculators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.0)
+    for n in range(3):
+        outcome = await calculators.wait_for(TENANT, work_of(Expression("input.n"), {"input": {"n": n}}))
+        assert outcome is not None
+        assert outcome.value == n
+        await asyncio.sleep(0)  # it is about to leave, or has left
+
+
 async def test_tenants_take_turns_and_nobody_fills_the_room(calculators: Calculators) -> None:
     done: list[Any] = []
     calculators._told = done.extend
