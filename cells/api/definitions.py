@@ -121,12 +121,17 @@ def until(seconds: float) -> Callable[[], bool]:
 
 
 def made_elsewhere(call: Call) -> Evaluate:
-    """Has heavy values made, for a replay in a thread. Raises `TimeoutError` where too many wait."""
+    """Has heavy values made, for a replay in a thread. Raises `TimeoutError` where that takes as long as
+    a whole replay may, or where too many wait."""
     loop, calculators = asyncio.get_running_loop(), call.services.calculators
 
     def evaluate(work: Work) -> Outcome:
-        made = calculators.wait_for(call.tenant_id, work)
-        outcome = asyncio.run_coroutine_threadsafe(made, loop).result()
+        made = asyncio.run_coroutine_threadsafe(calculators.wait_for(call.tenant_id, work), loop)
+        try:
+            outcome = made.result(REPLAY_SECONDS)
+        except TimeoutError:
+            made.cancel()
+            raise
         if outcome is None:
             raise TimeoutError("too many values are to be made")
         return outcome

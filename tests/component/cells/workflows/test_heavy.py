@@ -121,7 +121,6 @@ async def test_what_comes_while_the_last_process_leaves_is_made(
         outcome = await calculators.wait_for(TENANT, work_of(Expression("input.n"), {"input": {"n": n}}))
         assert outcome is not None
         assert outcome.value == n
-        await asyncio.sleep(0)  # it is about to leave, or has left
 
 
 async def test_tenants_take_turns_and_nobody_fills_the_room(calculators: Calculators) -> None:
