@@ -227,7 +227,7 @@ PROBLEM_TITLES: dict[ErrorCode, str] = {
     ErrorCode.EPOCH_SUPERSEDED: "A newer claim exists",
     ErrorCode.IDEMPOTENCY_IN_PROGRESS: "A request with this Idempotency-Key is still running",
     ErrorCode.STRICT_ALLOWANCE_EXCEEDED: "The allowance for strict jobs is used up at that second",
-    ErrorCode.WORKFLOW_ID_IN_USE: "Another workflow is open under that id",
+    ErrorCode.WORKFLOW_ID_IN_USE: "Another workflow has that id",
     ErrorCode.TENANT_ERASED: "The tenant was erased",
     ErrorCode.PRECONDITION_FAILED: "It was changed in the meantime",
     ErrorCode.PAYLOAD_TOO_LARGE: "Too large",

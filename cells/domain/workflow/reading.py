@@ -106,7 +106,10 @@ class Reader:
         """A text."""
         value = self.plain()
         if not isinstance(value, str) or not value.strip():
-            self.fault("is to be a text")
+            why = ""
+            if isinstance(value, bool):
+                why = f": `{self._node.value}` is read as {str(value).lower()} where it is not quoted"
+            self.fault(f"is to be a text{why}")
             return None
         if len(value) > most:
             self.fault(f"is longer than {most} characters")

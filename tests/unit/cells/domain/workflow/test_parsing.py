@@ -29,6 +29,12 @@ def test_the_order_workflow_is_understood() -> None:
     assert (refund.retry.max_attempts, refund.retry.max_ms) == (UNLIMITED, 3_600_000)
 
 
+def test_words_that_yaml_takes_for_truth_are_told_so() -> None:
+    assert faults("workflow: x\nversion: 1\nsteps:\n  - {id: no, sleep: 1s}\n") == [
+        (4, "is to be a text: `no` is read as false where it is not quoted")
+    ]
+
+
 def test_every_fault_is_told_with_its_line() -> None:
     text = """workflow: x
 version: 0
