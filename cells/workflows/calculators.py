@@ -13,6 +13,7 @@ import sys
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,19 +180,29 @@ class Calculators:
 
     async def _begin(self) -> _Child:
         """One that has nothing of this process but where the code is. Raises `OSError`, `TimeoutError`."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "cells.workflows.calculating",
-            str(self._seconds),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={
-                "PATH": os.environ.get("PATH", ""),
-                "PYTHONPATH": str(Path(cells.__file__).parents[1]),
-                "LC_ALL": "C.UTF-8",
-            },
+        beginning = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "cells.workflows.calculating",
+                str(self._seconds),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={
+                    "PATH": os.environ.get("PATH", ""),
+                    "PYTHONPATH": str(Path(cells.__file__).parents[1]),
+                    "LC_ALL": "C.UTF-8",
+                },
+            )
         )
+        try:
+            process = await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            # One that is half begun cannot be ended.
+            process = await beginning
+            process.kill()
+            await process.communicate()
+            raise
         if process.stdin is None or process.stdout is None:
             raise OSError("no pipes")
         child = _Child(process, process.stdin, process.stdout)
@@ -218,6 +229,7 @@ class Calculators:
             return self._took_too_long()
         except (asyncio.IncompleteReadError, ConnectionError):
             status = await child.process.wait()
+            await _end(child)
             log.warning("a process that made a value has ended", status=status)
             if status == -signal.SIGXCPU:
                 return self._took_too_long()
@@ -261,6 +273,11 @@ class Calculators:
 
 
 async def _end(child: _Child) -> None:
+    """Ended, with its pipes closed."""
     if child.process.returncode is None:
         child.process.kill()
+    child.stdin.close()
+    await child.stdout.read()
+    with suppress(ConnectionError):
+        await child.stdin.wait_closed()
     await child.process.wait()
