@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.charging.money import allocate, quantize, step_of
+from billing.charging.money import CURRENCIES, allocate, quantize, step_of
 
 amounts = st.decimals(min_value=0, max_value=10**9, places=12)
 
@@ -33,3 +33,9 @@ def test_lines_add_up_to_the_rounded_sum(exact: list[Decimal], currency: str) ->
 def test_three_thirds_of_a_cent_are_a_cent() -> None:
     third = Decimal("0.00333333333333")
     assert allocate([third, third, third], "USD") == [Decimal("0.01"), Decimal("0.00"), Decimal("0.00")]
+
+
+def test_currencies_are_those_in_which_something_can_be_paid() -> None:
+    assert {"USD", "EUR", "JPY", "KWD", "XAF"} < CURRENCIES
+    assert not CURRENCIES & {"XXX", "XTS", "XAU", "CLF", "USN", "DEM", "HRK", "USX"}
+    assert all(step_of(code) in (1, Decimal("0.01"), Decimal("0.001")) for code in CURRENCIES)

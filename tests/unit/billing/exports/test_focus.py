@@ -193,6 +193,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"ContractedUnitPrice": Decimal(-1), "ContractedCost": Decimal(-3)}, "below 0"),
     ({"BillingAccountName": ""}, "is empty"),
     ({"BillingCurrency": "usd"}, "ISO 4217"),
+    ({"BillingCurrency": "USX"}, "ISO 4217"),  # of the right shape
     ({"ChargeCategory": "Fee"}, "Fee is not allowed"),
     ({"ChargeClass": "Refund"}, "Refund is not allowed"),
     ({"ChargeFrequency": "Daily"}, "Daily is not allowed"),
