@@ -11,7 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-import pytest_asyncio
 
 from cells.domain.workflow.expressions import Expression
 from cells.domain.workflow.heavy import Work, work_of
@@ -32,7 +31,7 @@ def value(n: int, length: int = 700) -> Work:
     return work_of(Expression(f"size(input.map(i, i)) + {n}"), {"input": items})
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest.fixture
 async def calculators() -> AsyncIterator[Calculators]:
     made = Calculators(Metrics(), processes=1)
     yield made
