@@ -26,15 +26,15 @@ def read_text(source: str) -> str:
         raise Wrong(f"{source} cannot be read: {fault}") from None
 
 
-def payload_of(text: str | None) -> dict[str, Any]:
-    """`{"payload": …}` from JSON, `@file` or `@-`; nothing from None."""
+def payload_of(text: str | None, *, name: str = "payload") -> dict[str, Any]:
+    """`{"payload": …}` (or under another name) from JSON, `@file` or `@-`; nothing from None."""
     if text is None:
         return {}
     source = read_text(text[1:]) if text.startswith("@") else text
     try:
-        return {"payload": json.loads(source)}
+        return {name: json.loads(source)}
     except ValueError as fault:
-        raise Wrong(f"the payload is not JSON: {fault} (a text is written '\"in quotes\"')") from None
+        raise Wrong(f"the {name} is not JSON: {fault} (a text is written '\"in quotes\"')") from None
 
 
 def seconds_of(text: str) -> int:

@@ -58,7 +58,7 @@ def start(
     """Start a workflow. The same start again answers the one it began; another start under the id of one that
     is closed begins another one, and says so."""
     workflow_id = id_ or f"{definition}-{uuid.uuid4().hex[:8]}"
-    given = {} if input_ is None else {"input": payload_of(input_)["payload"]}
+    given = payload_of(input_, name="input")
     reuse: Literal["REJECT"] | None = "REJECT" if new_id else None
     begun = session.client.workflows.start(workflow_id, definition, version=version, id_reuse=reuse, **given)
     if wait:
