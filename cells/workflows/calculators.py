@@ -72,6 +72,7 @@ class Calculators:
         self._waiting_count = self._waiting_bytes = 0
         self._more = asyncio.Event()
         self._workers: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._idle = 0
         self._closed = False
         self._values = metrics.counter(
@@ -117,7 +118,15 @@ class Calculators:
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+        await asyncio.gather(*self._ending, return_exceptions=True)
         self._drop_all()
+
+    async def _dismiss(self, child: _Child) -> None:
+        """End a process, even where whoever asked for it is cancelled meanwhile."""
+        ending = asyncio.get_running_loop().create_task(_end(child), name="calculator-ends")
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        await asyncio.shield(ending)
 
     def _hire(self) -> None:
         """Another worker, where more waits than there are idle ones."""
@@ -176,7 +185,7 @@ class Calculators:
             self._drop_all()
         finally:
             if child is not None:
-                await _end(child)
+                await self._dismiss(child)
 
     async def _begin(self) -> _Child:
         """One that has nothing of this process but where the code is. Raises `OSError`, `TimeoutError`."""
@@ -212,7 +221,7 @@ class Calculators:
         except asyncio.IncompleteReadError:
             raise ChildProcessError(f"it ended at once, with status {await process.wait()}") from None
         except BaseException:
-            await _end(child)
+            await self._dismiss(child)
             raise
         return child
 
@@ -225,11 +234,11 @@ class Calculators:
                 size = int.from_bytes(await child.stdout.readexactly(PREFIX))
                 outcome = _decode(await child.stdout.readexactly(size))
         except TimeoutError:
-            await _end(child)
+            await self._dismiss(child)
             return self._took_too_long()
         except (asyncio.IncompleteReadError, ConnectionError):
             status = await child.process.wait()
-            await _end(child)
+            await self._dismiss(child)
             log.warning("a process that made a value has ended", status=status)
             if status == -signal.SIGXCPU:
                 return self._took_too_long()
@@ -239,7 +248,7 @@ class Calculators:
                 return Outcome(fault=f"needs more than {MEMORY_BYTES >> 20} MB of memory")
             return None
         except BaseException:
-            await _end(child)
+            await self._dismiss(child)
             raise
         self._values.labels("value" if outcome.fault is None else "fault").inc()
         return outcome
