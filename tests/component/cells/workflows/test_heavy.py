@@ -26,7 +26,7 @@ TENANT, OTHER = uuid.uuid4(), uuid.uuid4()
 
 
 def value(n: int, length: int = 700) -> Work:
-    """More than a second of work for 1,000 of them, a tenth for 700."""
+    """A tenth of a second of work for 700 of them, many seconds for 2,500."""
     items = [{"n": n, "pad": "x" * (40 if length <= 700 else 2_000)} for _ in range(length)]
     return work_of(Expression(f"size(input.map(i, i)) + {n}"), {"input": items})
 
@@ -87,10 +87,10 @@ async def test_what_takes_too_long_is_killed_and_told_so_once(
     calculators._seconds = 0.05
     for patience in (1, 1_000):  # by the clock; by processor time, of which the least is a second
         monkeypatch.setattr(pool, "_PATIENCE", patience)
-        outcome = await calculators.wait_for(TENANT, value(patience, 1_000))
+        outcome = await calculators.wait_for(TENANT, value(patience, 2_500))
         assert outcome is not None
         assert outcome.fault == "takes more than 0.05 seconds to make"
-        assert calculators.outcome(TENANT, value(patience, 1_000), "again") is outcome
+        assert calculators.outcome(TENANT, value(patience, 2_500), "again") is outcome
     monkeypatch.setattr(pool, "_PATIENCE", 1_000)
     calculators._seconds = 20
     after = await calculators.wait_for(TENANT, value(3))
