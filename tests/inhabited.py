@@ -204,7 +204,7 @@ def _rehearsed(stack: Stack, tenant: Tenant) -> dict[str, str]:
         )
         connection.execute(
             "INSERT INTO evacuations_evacuatedcell (evacuation_id, cell_id, position, source, target, state,"
-            " why, returning, state_before, epoch, lifts, progress, facts)"
+            ' why, "returning", state_before, epoch, lifts, progress, facts)'
             " VALUES (%s, %s, 0, 'local', 'elsewhere', 'DONE', 'done', false, 'OPEN', 1, 0,"
             """ '{"behind_bytes": 12, "lag_ms": 3}', '{"handed_over_ms": 900}')""",
             (ids["evacuation"], tenant.cell),
