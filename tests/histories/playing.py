@@ -155,13 +155,14 @@ class Stage:
 
         async def made() -> bool:
             process = self._acting() if cell == "x" else self.y
-            if process.store is None:
+            here = process.store  # it may begin anew at any moment
+            if here is None:
                 return False
             row = await asyncio.to_thread(store.cell, cell)
             epoch = max(owned.epoch, 0 if row is None else row.epoch)
             fence = Fence(tenant_id=tenant, epoch=epoch)
             try:
-                await process.store.put_tenant(
+                await here.put_tenant(
                     TenantPlacement(
                         tenant_id=tenant,
                         state="ACTIVE",
@@ -170,15 +171,13 @@ class Stage:
                         config=TenantConfig(),
                     )
                 )
-                known = await process.store.get_target(tenant, target(tenant).target_id)
+                known = await here.get_target(tenant, target(tenant).target_id)
                 if known is None:
-                    await process.store.create_target(
-                        fence, target(tenant), [secret()], host_id=process.host_id
-                    )
-                (created,) = await process.store.create_jobs([fence], [ticks], host_id=process.host_id)
+                    await here.create_target(fence, target(tenant), [secret()], host_id=process.host_id)
+                (created,) = await here.create_jobs([fence], [ticks], host_id=process.host_id)
                 if isinstance(created, Exception):
                     raise created
-                await process.store.confirm()
+                await here.confirm()
             except PASSING:
                 return False
             return True
