@@ -13,6 +13,7 @@ import msgspec
 from cells.domain.ids import RunKey, run_id
 from cells.ports import Conflict, Fence, TenantConfig
 from cells.returns import Outcome, Return, ReturnedEntry, ReturnedIntent
+from cells.store.arrays import texts, uuids
 from cells.store.base import StoreBase
 from cells.store.database import Connection, fetch_all, fetch_one, fetch_row, run
 from cells.store.journal import Entry, Journal
@@ -224,6 +225,10 @@ async def _came_along(connection: Connection, intent: ReturnedIntent, things: Se
 
 async def _put(connection: Connection, fence: Fence, table: str, rows: Rows) -> None:
     if rows:
+        queues = sorted({row["task_queue"] for row in rows if table == "runs" and row["task_queue"]})
+        if queues:
+            tenants = uuids([fence.tenant_id] * len(queues))
+            await run(connection, "pull_know_queues", {"tenants": tenants, "queues": texts(queues)})
         parameters = {"tenant": fence.tenant_id, "rows": _encode(rows).decode()}
         await run(connection, f"returned_put_{table}", parameters)
 

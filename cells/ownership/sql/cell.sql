@@ -13,11 +13,12 @@ RETURNING epoch, lease_until;
 UPDATE cell SET lease_until = least(lease_until, clock_timestamp()) WHERE epoch = %(epoch)s RETURNING epoch;
 
 -- name: adopt_tenants
--- Tenants whose rows were claimed for this cell (tenant_id) act under their new epochs. A move that holds one goes by
--- its own rules.
+-- Tenants whose rows were claimed for this cell (tenant_id) act under their new epochs, those that a move has not sealed
+-- among them: it begins anew. One that is sealed, or comes in, goes by its move's rules.
 UPDATE tenants t SET ownership_epoch = n.epoch, updated_at = now()
 FROM unnest(%(tenants)s::uuid[], %(epochs)s::bigint[]) AS n (tenant_id, epoch)
-WHERE t.tenant_id = n.tenant_id AND t.ownership_epoch < n.epoch AND t.move_id IS NULL;
+WHERE t.tenant_id = n.tenant_id AND t.ownership_epoch < n.epoch
+  AND (t.move_id IS NULL OR t.state IN ('ACTIVE', 'SUSPENDED', 'BARRIER'));
 
 -- name: abandon_tenants
 -- Whoever is not this cell's by the ownership rows (tenant_id) went elsewhere, which this copy had not heard of yet.

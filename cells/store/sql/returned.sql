@@ -46,17 +46,19 @@ WHERE r.tenant_id = %(tenant)s ON CONFLICT DO NOTHING;
 
 -- name: returned_put_runs
 -- Runs of a tenant (tenant_id) as the region had them. What had ended has ended and is never run again; what was
--- under way there is nobody's now: it is due again under its own key, or unknown where it may run but once.
+-- under way there is nobody's now: it is due or ready again under its own key, or unknown where it may run but once.
 INSERT INTO runs
 SELECT r.* FROM jsonb_array_elements(%(rows)s::jsonb) AS n (given)
 CROSS JOIN LATERAL jsonb_populate_record(NULL::runs, given || CASE
-    WHEN given ->> 'state' NOT IN ('RUNNING', 'READY') THEN '{"host_id": null}'::jsonb
+    WHEN given ->> 'state' <> 'RUNNING' THEN '{"host_id": null}'::jsonb
     WHEN given ->> 'state' = 'RUNNING' AND (given ->> 'at_most_once')::boolean THEN jsonb_build_object(
         'state', 'UNKNOWN', 'host_id', NULL, 'lease_expires_at', NULL, 'finished_at', clock_timestamp(),
         'reason', 'lost with its region')
     WHEN given ->> 'state' = 'RUNNING' AND (given ->> 'cancel_requested')::boolean THEN jsonb_build_object(
         'state', 'CANCELLED', 'host_id', NULL, 'lease_expires_at', NULL, 'finished_at', clock_timestamp(),
         'reason', 'cancelled')
+    WHEN given ->> 'task_queue' IS NOT NULL THEN jsonb_build_object('state', 'READY', 'host_id', NULL,
+        'lease_expires_at', NULL, 'attempt', greatest((given ->> 'attempt')::int - 1, 0))
     ELSE jsonb_build_object('state', 'RETRY_WAIT', 'host_id', NULL, 'lease_expires_at', NULL, 'worker', NULL,
         'timer_at', clock_timestamp(), 'attempt', greatest((given ->> 'attempt')::int - 1, 0))
 END) AS r

@@ -15,6 +15,7 @@ from cells.domain.run import RunState
 from cells.returns import Outcome, ReturnedEntry
 from tests.component.cells.returning.conftest import Lost
 from tests.component.cells.store.world import (
+    TARGET,
     every,
     member_of,
     new_id,
@@ -22,8 +23,10 @@ from tests.component.cells.store.world import (
     now,
     once,
     seconds_ago,
+    secret,
     target,
 )
+from tests.component.cells.workflows.harness import Flows
 
 
 async def test_what_was_decided_in_the_tail_is_done_again_once(lost: Lost, postgres_url: str) -> None:
@@ -138,6 +141,57 @@ async def test_strict_is_listed_and_effects_say_whether_they_were_repeated(
         assert first.key == again.idempotency_key
         assert first.here_epoch == again.epoch
         assert await here.store.get_job(tenant, strict.job_id) is None
+
+
+async def test_workflows_signals_runs_by_hand_and_secrets_come_back(lost: Lost, postgres_url: str) -> None:
+    there, tenant = lost.world, lost.world.a.tenant_id
+    async with lost.taken_over(postgres_url) as owner:
+        here = owner.world
+        flows, behind = Flows(world=there), Flows(world=here)
+        await flows.register()
+        await behind.register()
+        running = flows.new("known", "order_fulfillment")
+        known = new_job(now() + timedelta(hours=1))
+        for world in (there, here):
+            await world.create(known, fence=world.a)
+            await world.store.start_workflow(world.a, running, host_id=world.host_id)
+        await there.sql.execute("DELETE FROM journal")
+
+        await flows.start()
+        await flows.settle()
+        await flows.do("payments", result={"charge": "ch_1"})
+        assert (await flows.signal("known", payload={"courier": "ACME"})) is not None
+        by_hand, _, _ = await there.store.trigger_job(
+            there.a, job_id=known.job_id, now=now(), payload=None, actor="key:test", traceparent=None,
+            idempotency=None, host_id=there.host_id,
+        )  # fmt: skip
+        await there.store.rotate_secret(
+            there.a, TARGET, secret(), overlap_seconds=60, host_id=there.host_id, base_version=1
+        )
+        lost.hand_in()
+        await owner.judge()
+        intents = [one for one in await owner.outcomes(tenant) if "." in one[0]]
+        assert intents == [
+            ("workflow.start", "APPLIED"),
+            ("workflow.signal", "APPLIED"),
+            ("run.trigger", "APPLIED"),
+            ("target.rotate", "APPLIED"),
+        ]
+        # The order goes on where it was: its first step is done, and is not done again.
+        assert [event.type for event in await behind.history()] == [
+            event.type for event in await flows.history()
+        ]
+        await behind.settle()
+        assert await behind.poll("payments") == []
+        (task,) = await behind.poll("inventory")
+        assert task.claim.idempotency_key == "order-88213:reserve_stock"
+        again = await behind.signal("known", payload={"courier": "ACME"})
+        assert again is not None
+        assert again.status == "duplicate"
+        run = await here.store.get_run(tenant, by_hand.key)
+        assert run is not None
+        assert run.state is RunState.DUE
+        assert len(await here.store.target_secrets(tenant, TARGET)) == 2
 
 
 async def test_entries_of_an_erased_tenant_are_dropped(lost: Lost, postgres_url: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from cells.contract import MoveVerb
 from cells.domain.run import RunState
+from cells.ownership.cell_row import CellRow
 from cells.ports import Conflict, Fence, NotOwner
 from cells.transfer.tables import COPIED
 from tests.component.cells.store.world import completion, member_of, new_job, now, seconds_ago
@@ -162,11 +164,16 @@ async def test_a_takeover_begins_again_with_an_empty_destination(pair: Pair) -> 
     here, there = pair.source.world, pair.destination.world
     await here.create(*[new_job(now() + timedelta(hours=1)) for _ in range(5)])
     await pair.copied()
+    # As a new owner does it: the tenant's row was claimed for it, and its move has to begin anew.
+    taken = Fence(tenant_id=here.a.tenant_id, epoch=here.a.epoch + 3)
+    row = CellRow(pair.source.url)
+    settled = await asyncio.to_thread(row.settle, {taken.tenant_id: taken.epoch}, lost="")
+    assert settled.adopted == 1
     await here.sql.execute(b"UPDATE cell SET epoch = epoch + 1")
     with pytest.raises(Conflict, match="taken over"):
         await pair.at_source(MoveVerb.BARRIER)
     assert (await pair.at_source(MoveVerb.PROGRESS))["taken_over"]
-    pair.attempt = 2
+    pair.attempt, pair.tenant_fence = 2, taken
     await pair.copied()
     assert len(await pair.rows(pair.destination, "jobs")) == 5
     assert (
