@@ -20,7 +20,7 @@ from cells.store.returned import JudgedAlready
 log = logger(__name__)
 
 #: Regions come back seldom.
-INTERVAL_SECONDS = 1.0
+INTERVAL_SECONDS = 2.0
 _PAGE = 100
 
 
