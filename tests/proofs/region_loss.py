@@ -79,19 +79,18 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int, cut: boo
     eventually_sync(lambda: len(expected & target.keys().keys()) >= jobs // 10, timeout=180)
 
     keeper = f"keeper-{CELL}-{first}"
+    alone_at = time.time()
     with _nobody_receives(stack, first):
         if cut:
             lost_at = time.time()
             stack.stop(keeper, kill=True)  # as one that reaches no ownership store, it renews nothing
             alone = _decide(stack.api_in(first), target_id, known)
-            alone_seconds = OWNER_SECONDS
         else:
             alone = _decide(stack.api_in(first), target_id, known)
             until = time.monotonic() + ALONE_SECONDS
             eventually_sync(lambda: time.monotonic() > until, timeout=ALONE_SECONDS + 5)
             lost_at = time.time()
             stack.region_dies(first)
-            alone_seconds = ALONE_SECONDS
         down_at = time.time()
         owner = eventually_sync(lambda: stack.owner(CELL), timeout=120)
     owned_at = time.time()
@@ -122,7 +121,8 @@ def lose_a_region(stack: RegionalStack, target: Recorder, *, jobs: int, cut: boo
     report = eventually_sync(judged, timeout=120)
     repeats = {key for key, count in target.keys().items() if count > 1} & expected
     rate = jobs / SPREAD_SECONDS
-    allowed = rate * (alone_seconds + (down_at - lost_at) + CALL_SECONDS + 1)
+    # Until it was down, or its lease had ended; the second is what is under way at either end.
+    allowed = rate * ((OWNER_SECONDS if cut else 0) + (down_at - alone_at) + CALL_SECONDS + 1)
     listed = {one["idempotency_key"] for one in report if one["outcome"] in ("REPEATED", "IMPORTED")}
     done_again = _done_again(api, alone)
     seconds = {
