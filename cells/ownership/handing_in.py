@@ -33,7 +33,14 @@ class _Did(msgspec.Struct):
     intents: list[tuple[str, str, str, int, int]] = []
 
 
+class _Said(msgspec.Struct):
+    """Of a signal, what came with it."""
+
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+
+
 _decode = msgspec.json.Decoder(_Did).decode
+_said = msgspec.json.Decoder(_Said).decode
 _encode = msgspec.json.Encoder().encode
 #: Transactions whose rows are read and written together.
 _PAGE = 50
@@ -334,10 +341,9 @@ def _look_up_workflows(own: Connection, page: Sequence[_Entry], told: set[_Named
     for tenant, workflow, signal, data in own.execute(
         _SQL["return_signals"], {**_names(_wanted(page, "workflow.signal")), "since": since}
     ):
-        said = None if data is None else msgspec.json.decode(data)
-        signals.setdefault((tenant.hex, workflow), []).append(
-            {**signal, "payload": None if said is None else said.get("payload")}
-        )
+        # As its sender wrote it: who says it again is recognised by it.
+        payload = None if data is None else bytes(_said(data).payload).decode()
+        signals.setdefault((tenant.hex, workflow), []).append({**signal, "payload": payload})
     for entry in page:
         if not entry.thing.startswith("workflow:"):
             continue

@@ -302,7 +302,7 @@ class Applying:
                 workflow_id=detail["name"],
                 signal_id=signal["signal_id"],
                 name=signal["name"],
-                payload=msgspec.json.encode(signal["payload"]),
+                payload=signal["payload"].encode(),
                 actor=f"region:{intent.region}",
                 host_id=self._host_id(),
             )
