@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -120,16 +120,7 @@ def hand_in(
         done = HandedIn(transactions=len(tail), entries=entries, dropped=dropped)
         with owner.transaction():
             _leased(owner, epoch)
-            owner.execute(
-                _SQL["return_end"],
-                {
-                    "region": region,
-                    "epoch": epoch,
-                    "transactions": done.transactions,
-                    "entries": done.entries,
-                    "dropped": done.dropped,
-                },
-            )
+            owner.execute(_SQL["return_end"], {"region": region, "epoch": epoch, **asdict(done)})
         return done
 
 
