@@ -128,8 +128,8 @@ class _Work:
         await self._metered()
         await self._links()
         # The journal before what is added up from it.
-        await self._paged("journal", "erase_journal", hex=self._tenant.hex)
-        for (table,) in await self._store.rows(self._connection, "erase_tables"):
+        await self._paged("journal", "erase_journal", tenant_hex=self._tenant.hex)
+        for (table,) in await self._store.rows(self._connection, "cell_erasure_tables"):
             await self._paged(table, "erase_rows", table=table, tenant=self._tenant)
         await self._store.do(self._connection, "erase_lengthened", tenant=self._tenant)
         await self._lake()

@@ -20,7 +20,7 @@ UPDATE erased_tenants SET quiet_at = coalesce(quiet_at, clock_timestamp()) WHERE
 -- What moves of the tenant (tenant_id) may have left: publications and slots here, subscriptions to other cells.
 SELECT DISTINCT link FROM transfers WHERE tenant_id = %(tenant)s;
 
--- name: erase_tables
+-- name: cell_erasure_tables
 -- Tables that have rows of tenants; names no tenant's rows.
 SELECT erasure_tables();
 
@@ -31,9 +31,9 @@ SELECT erase_rows(%(table)s, %(tenant)s, %(page)s);
 -- name: erase_journal
 -- Takes what a page of journal rows says of a tenant (its tenant_id in hex) out of them; how many.
 WITH of_it AS MATERIALIZED (
-    SELECT at, host_id, seq FROM journal WHERE position(convert_to(%(hex)s, 'UTF8') IN body) > 0 LIMIT %(page)s),
+    SELECT at, host_id, seq FROM journal WHERE position(convert_to(%(tenant_hex)s, 'UTF8') IN body) > 0 LIMIT %(page)s),
 changed AS (
-    UPDATE journal j SET body = journal_without(j.body, %(hex)s) FROM of_it o
+    UPDATE journal j SET body = journal_without(j.body, %(tenant_hex)s) FROM of_it o
     WHERE (j.at, j.host_id, j.seq) = (o.at, o.host_id, o.seq) RETURNING 1)
 SELECT count(*) FROM changed;
 

@@ -11,7 +11,7 @@ from cells.store.queries import QUERIES, parse
 from cells.store.upkeep import KEPT
 
 FOLDER = Path(__file__).resolve().parents[4] / "cells" / "store"
-USERS = (FOLDER, FOLDER.parent / "transfer")
+USERS = (FOLDER, *(FOLDER.parent / name for name in ("transfer", "erasure", "lake")))
 #: Asks one statement of a database that may be a standby, where no store can be opened.
 PASSIVE = FOLDER.parent / "passive.py"
 #: Statements about the cell as a whole: its schema, hosts, shards, cursors, minutes and what ends.
