@@ -98,7 +98,7 @@ class Keeper:
         self._chores_at = float("-inf")
         self._override = False  # an operator has the missing votes of the takeover given up
         self._fed_at: float | None = None  # when it last got further, or began to follow
-        self._replayed = 0
+        self._replayed, self._streamed = 0, False  # at the last look
         self._opened = 0  # epoch under which the cell's processes may write
         self.status = Status()
         self._noted: tuple[Act, str] | None = None
@@ -362,10 +362,13 @@ class Keeper:
     def _look_whether_fed(self, row: CellOwnership, look: Look | None) -> None:
         """A standby that was away for so long that the owner has not kept what it needs gets nothing at all,
         and is copied anew. Only while the owner is there to copy from, and never while it replays what it has
-        itself: before the end of that it does not ask for more."""
+        itself: before the end of that it does not ask for more. A receiver streams for a moment each time
+        before it hears that its part of the log is gone, so one look is not enough."""
         now = self._clock()
         replayed = look.replayed if look is not None else 0
-        if self.status.streaming or self._fed_at is None or replayed != self._replayed:
+        streams = self.status.streaming and self._streamed
+        self._streamed = self.status.streaming
+        if streams or self._fed_at is None or replayed != self._replayed:
             self._fed_at, self._replayed = now, replayed
         elif now - self._fed_at > _UNFED_LEASES * self._settings.timing.lease:
             owner = Cluster(self._settings.databases[row.region], site=row.region, cell=self._cell)
