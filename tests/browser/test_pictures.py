@@ -51,10 +51,11 @@ def test_every_address_is_a_page_or_a_part() -> None:
 def things(stack: Stack) -> dict[str, str]:
     """The demo tenant with one of everything."""
     info = stack.info
+    cell = next(iter(info["cells"]))
     demo = Tenant(
-        tenant_id=info["tenant_id"], cell="", api=Api(info["api_url"], info["api_key"]), key=info["api_key"]
+        tenant_id=info["tenant_id"], cell=cell, api=Api(info["api_url"], info["api_key"]), key=info["api_key"]
     )
-    return {**inhabit(stack, demo).things, "name": next(iter(info["cells"]))}
+    return {**inhabit(stack, demo).things, "name": cell}
 
 
 @pytest.fixture(scope="module", autouse=True)
