@@ -214,7 +214,10 @@ class CancelErasureView(_Operators):
 class CertificateView(_Operators):
     scopes = needs(GET=Scope.OPERATOR)
 
-    @extend_schema(operation_id="get_erasure_certificate", responses=CertificateDocument)
+    @extend_schema(
+        operation_id="get_erasure_certificate",
+        responses={200: CertificateDocument, 409: None},
+    )
     def get(self, request: Request, erasure: str) -> Response:
         """The certificate, once everything is erased. `/erasures/keys` of the console has the public keys."""
         found = self.found(erasure)

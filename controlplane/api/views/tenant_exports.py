@@ -149,7 +149,7 @@ class TenantExportView(_Exports):
 class TenantExportFileView(_Exports):
     scopes = needs(GET=Scope.ADMIN)
 
-    @extend_schema(operation_id="get_tenant_export_file", responses=FILE)
+    @extend_schema(operation_id="get_tenant_export_file", responses={**FILE, 409: None})
     def get(self, request: Request, tenant_export_id: str, file_name: str) -> FileResponse:
         """A file of an export; its ETag is its SHA-256."""
         return download(self.found(tenant_export_id), file_name)
