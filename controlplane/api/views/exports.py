@@ -102,7 +102,7 @@ class ExportView(ApiView):
 class ExportFileView(ApiView):
     scopes = needs(GET=Scope.USAGE_READ)
 
-    @extend_schema(operation_id="get_export_file", responses=FILE)
+    @extend_schema(operation_id="get_export_file", responses={**FILE, 409: None})
     def get(self, request: Request, export_id: str, file_name: str) -> FileResponse:
         """A file of an export; its ETag is its SHA-256."""
         found = requesting.find_export(named(EXPORT, export_id, "export"), tenant_id=self.tenant_id)
@@ -227,7 +227,7 @@ class OperatorExportView(OperatorView):
 class OperatorExportFileView(OperatorView):
     scopes = needs(GET=Scope.OPERATOR)
 
-    @extend_schema(operation_id="get_operator_export_file", responses=FILE)
+    @extend_schema(operation_id="get_operator_export_file", responses={**FILE, 409: None})
     def get(self, request: Request, export_id: str, file_name: str) -> FileResponse:
         """A file of one of the operators' exports; its ETag is its SHA-256."""
         found = requesting.find_export(named(EXPORT, export_id, "export"), tenant_id=None)

@@ -215,6 +215,7 @@ class RehearsalReportView(OperatorsView):
         responses={
             (200, "application/json"): RehearsalReportDocument,
             (200, "text/csv"): OpenApiTypes.STR,
+            409: None,
         },
     )
     def get(self, request: Request, rehearsal: str) -> Response | HttpResponse:

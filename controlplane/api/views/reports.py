@@ -39,7 +39,7 @@ class ReportView(OperatorView):
 
     @extend_schema(
         operation_id="get_report",
-        responses=ReportDocument,
+        responses={200: ReportDocument, 409: None},
         parameters=[
             OpenApiParameter("report", str, OpenApiParameter.PATH, enum=[r.value for r in lake.Report]),
             OpenApiParameter("limit", int, default=_USUAL),
