@@ -73,7 +73,14 @@ class Installation:
             await self._manage("migrate", ["setup_database"], environments)
             bootstrapped, *_ = await all_of(
                 after_cells(),
-                *map(start, (processes.django(), *processes.celery_workers(), processes.celery_beat())),
+                *map(
+                    start,
+                    (
+                        processes.django(),
+                        *processes.celery_workers(one=options.one_worker),
+                        processes.celery_beat(),
+                    ),
+                ),
             )
             return str(bootstrapped)
 

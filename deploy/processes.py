@@ -67,16 +67,19 @@ class Processes:
         """The target of the demo jobs."""
         return self._http("echo", ["-m", "deploy.echo"], self._environments.echo(), _TARGETS)
 
-    def celery_workers(self) -> list[Process]:
-        """The control plane's background work: a worker for each of its queues."""
-        return [self._celery_worker(queue, threads) for queue, threads in _QUEUES.items()]
+    def celery_workers(self, *, one: bool) -> list[Process]:
+        """The control plane's background work: a worker for each of its queues, or the first for all."""
+        if one:
+            return [self._celery_worker(tuple(_QUEUES), sum(_QUEUES.values()))]
+        return [self._celery_worker((queue,), threads) for queue, threads in _QUEUES.items()]
 
-    def _celery_worker(self, queue: str, threads: int) -> Process:
+    def _celery_worker(self, queues: Sequence[str], threads: int) -> Process:
+        name, served = queues[0], ",".join(queues)
         command = [
-            *("-m", "celery", "-A", "controlplane", "worker", "-Q", queue, "--concurrency", str(threads)),
-            *("--hostname", f"{queue}@%h", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
+            *("-m", "celery", "-A", "controlplane", "worker", "-Q", served, "--concurrency", str(threads)),
+            *("--hostname", f"{name}@%h", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
         ]
-        return self._quiet(f"celery-{queue}", command, _WORK, says=" ready.")
+        return self._quiet(f"celery-{name}", command, _WORK, says=" ready.")
 
     def celery_beat(self) -> Process:
         """What starts it regularly."""

@@ -330,7 +330,8 @@ class RegionalInstallation(Installation):
     async def _control_plane(self, environments: RegionalEnvironments, stores: Stores) -> str:
         start, processes = self.supervisor.start, self._processes
         await self._manage("migrate", ["setup_database"], environments)
-        await all_of(*map(start, (processes.django(), *processes.celery_workers(), processes.celery_beat())))
+        workers = processes.celery_workers(one=self._options.one_worker)
+        await all_of(*map(start, (processes.django(), *workers, processes.celery_beat())))
         request = bootstrap_request(self._state, self._ports, [], stores)
         request["region"] = REGIONS[0]
         request["cells"] = [

@@ -26,6 +26,7 @@ class Options:
     database_url: str | None  # CLOCKHOUSE_DATABASE_URL: an admin URL of a server to use
     valkey_url: str | None  # CLOCKHOUSE_VALKEY_URL: a server to use, its number is our first
     demo_jobs: bool  # CLOCKHOUSE_DEMO_JOBS=0: leave the demo tenant empty
+    one_worker: bool  # CLOCKHOUSE_CELERY_WORKERS=1: one for all queues, where memory is short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,7 @@ def read_options(environ: Mapping[str, str]) -> Options:
         database_url=environ.get("CLOCKHOUSE_DATABASE_URL") or None,
         valkey_url=environ.get("CLOCKHOUSE_VALKEY_URL") or None,
         demo_jobs=environ.get("CLOCKHOUSE_DEMO_JOBS", "1") != "0",
+        one_worker=environ.get("CLOCKHOUSE_CELERY_WORKERS", "") == "1",
     )
     hosts = cell_hosts(options)
     if len({host.name for host in hosts}) < len(hosts):

@@ -43,7 +43,8 @@ class Stack:
 
         With `folder` the data stays there when the stack ends.
         """
-        self._environment = dict(environment or {})
+        # Each Celery process costs some seconds of a core at every start.
+        self._environment = {"CLOCKHOUSE_CELERY_WORKERS": "1", **(environment or {})}
         self._resources = ExitStack()
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None

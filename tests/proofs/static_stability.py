@@ -80,7 +80,8 @@ def run_outage(stack: Stack, target: Recorder, *, outage_seconds: int) -> dict[s
     ]
     planned = {_once(api, target_id, at): int(at) for at in instants}
 
-    for name in CONTROL_PLANE:
+    down = [name for name in CONTROL_PLANE if name in stack.info["processes"]]
+    for name in down:
         stack.stop(name)
     began, requests = time.time(), _Requests()
     until = max(began + outage_seconds, instants[-1] + LATEST_SECONDS)
@@ -123,7 +124,7 @@ def run_outage(stack: Stack, target: Recorder, *, outage_seconds: int) -> dict[s
     called = Counter(c.key.split(":")[0] for c in calls)
     late = [c.at - planned[job] for c in calls if (job := c.key.split(":")[0]) in planned]
 
-    for name in reversed(CONTROL_PLANE):
+    for name in reversed(down):
         stack.start(name)
     usage_back = _answers(lambda: api.get("/v1/tenant"))
     fired = len(late) == len(planned) and min(late) >= 0 and max(late) <= LATEST_SECONDS
