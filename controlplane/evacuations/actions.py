@@ -139,7 +139,8 @@ def abort_evacuation(
     *, evacuation_id: uuid.UUID, hand_back: bool = False, actor: Actor, reason: str
 ) -> Evacuation:
     """Cells that have not been handed over stay where they are and take tenants as before. Those that have
-    stay at their new site; with `hand_back` they come back on the same way."""
+    stay at their new site; with `hand_back` they come back on the same way. Again, without it: what is on
+    its way back, or was to come, stays where it is (where its region is gone, nothing can come back)."""
     return _change(
         evacuation_id=evacuation_id, verb="abort", why=f"given up by {actor.name}",
         more={"hand_back": hand_back}, actor=actor, reason=reason,
@@ -159,7 +160,12 @@ def _change(
     target = WHOLE.get((found.at, verb))
     if target is None:
         raise Conflicting(f"an evacuation that is {found.state} cannot {verb}")
-    before = {"state": found.state, "at_once": found.at_once}
+    if target is found.at and not (found.hand_back and not (more or {}).get("hand_back")):
+        raise Conflicting(
+            "it is being given up already"
+            + (": without `hand_back` what comes back would stay" if found.hand_back else "")
+        )
+    before = {"state": found.state, "at_once": found.at_once, "hand_back": found.hand_back}
     found.state, found.why = target.value, why
     for name, value in (more or {}).items():
         setattr(found, name, value)

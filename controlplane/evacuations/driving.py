@@ -28,7 +28,7 @@ from controlplane.evacuations.machine import (
     after,
 )
 from controlplane.evacuations.models import EvacuatedCell, Evacuation, EvacuationStep
-from controlplane.evacuations.steps import STEPS, NeedsSomebody
+from controlplane.evacuations.steps import STEPS, NeedsSomebody, leave
 from controlplane.events.recording import record
 from controlplane.ownership import OwnershipStore
 from controlplane.ownership.installed import installed_store
@@ -94,8 +94,8 @@ def _step(found: Evacuation, row: EvacuatedCell, store: OwnershipStore) -> bool:
     state = row.at
     event: Event | None = None
     try:
-        event = _by_the_whole(found, row)
-        if event is None:
+        event = _by_the_whole(found, row, store)
+        if event is None and state in STEPS:
             event = STEPS[state](row, store)
     except OwnershipUnavailable as fault:
         row.why = f"waits for the ownership store: {fault}"[:500]
@@ -104,6 +104,9 @@ def _step(found: Evacuation, row: EvacuatedCell, store: OwnershipStore) -> bool:
     except NeedsSomebody as fault:
         row.why = str(fault)[:500]
         _pause(found, row)
+    except Exception as fault:  # noqa: BLE001 - whatever it is, people read it and the other cells go on
+        _LOG.exception("a step of an evacuation failed", cell=row.cell_id, state=state)
+        row.why = f"{type(fault).__name__}: {fault}"[:500]
     if event is None:
         values = {name: getattr(row, name) for name in _FIELDS}
         EvacuatedCell.objects.filter(pk=row.pk, state=state).update(**values)
@@ -111,17 +114,24 @@ def _step(found: Evacuation, row: EvacuatedCell, store: OwnershipStore) -> bool:
     return _advance(found, row, state, event)
 
 
-def _by_the_whole(found: Evacuation, row: EvacuatedCell) -> Event | None:
+def _by_the_whole(found: Evacuation, row: EvacuatedCell, store: OwnershipStore) -> Event | None:
     """What the state of the whole does to a cell, whatever its own step would."""
     if row.at is State.WAITING and found.at is Whole.RUNNING:
         return Event.BEGUN
-    if found.at is not Whole.ABORTING or row.returning:
+    comes_back = found.at is Whole.ABORTING and found.hand_back and row.returning
+    if row.at is State.HAND_OVER and "asked" not in row.facts:
+        # What is handed over was asked for before a pause or an abort, or not at all.
+        if found.at is Whole.RUNNING or comes_back:
+            return None
+        row.why = f"{row.source} was not asked to hand over before that was stopped"
+        return Event.LIFTED
+    if found.at is not Whole.ABORTING or comes_back:
         return None
     if row.at in ABORTABLE:
         return Event.ABORT
-    if row.at in (State.DONE, State.WATCH):
-        return Event.BACK if found.hand_back else Event.CALM
-    return None
+    if row.at in (State.DONE, State.WATCH) and found.hand_back:
+        return Event.BACK
+    return leave(row, store) if row.at is State.WATCH else None
 
 
 @transaction.atomic
@@ -135,9 +145,12 @@ def _advance(found: Evacuation, row: EvacuatedCell, state: State, event: Event) 
         row.source, row.target, row.returning = row.target, row.source, True
         row.facts = {"handed_over": row.facts}
         row.new_epoch = None
-    if event is Event.LIFTED:
-        row.lifts += 1
-        row.facts.pop("asked", None)
+    if event is Event.ABORT:
+        row.facts["owner_silent"] = state is State.TAKEOVER
+    if event in (Event.LIFTED, Event.TAKEN_BACK):
+        row.lifts += row.facts.pop("asked", None) is not None
+        row.facts.pop("calm_since", None)
+        row.new_epoch = None
     why = row.why if event in _TELLING else ""
     row.why = why or SAYS[target].format(source=row.source, target=row.target)
     values: dict[str, object] = {name: getattr(row, name) for name in _FIELDS}
@@ -162,11 +175,14 @@ def _advance(found: Evacuation, row: EvacuatedCell, state: State, event: Event) 
 
 
 #: Events whose reason a person wants to read afterwards.
-_TELLING = frozenset({Event.LIFTED, Event.OWNER_SILENT, Event.OWNER_ANSWERS, Event.GONE})
+_TELLING = frozenset(
+    {*(Event.LIFTED, Event.OWNER_SILENT, Event.OWNER_ANSWERS, Event.GONE, Event.TAKEN_BACK, Event.UNDONE)}
+)
 #: What is in the audit log of a cell, and in the feed.
 _ACTIONS = {
     Event.HANDED_OVER: "cell_handed_over",
     Event.TAKEN: "cell_taken_over",
+    Event.TAKEN_BACK: "cell_taken_back",
     Event.LIFTED: "cell_lifted",
     Event.GONE: "cell_skipped",
 }
@@ -179,7 +195,7 @@ SAYS = {
     State.WATCH: "works in {target}; its lag is watched",
     State.DONE: "works in {target}",
     State.UNDOING: "stays in {source}",
-    State.ABORTED: "stays in {source}, as before",
+    State.ABORTED: "stays in {source}",
     State.SKIPPED: "was skipped",
 }
 
@@ -227,11 +243,12 @@ def _look_at_whole(found: Evacuation, moved: bool) -> float | None:
 
 def line(rows: list[EvacuatedCell]) -> str:
     """One line: how far it is, and what the cells under way do or wait for."""
-    gone = [row for row in rows if row.at is State.DONE and not row.returning]
+    gone = [row for row in rows if row.at is (State.ABORTED if row.returning else State.DONE)]
     parts = [f"{len(gone)} of {len(rows)} cells handed over"]
-    for state, says in ((State.SKIPPED, "skipped"), (State.ABORTED, "stayed")):
-        if count := sum(row.at is state for row in rows):
-            parts.append(f"{count} {says}")
+    if skipped := sum(row.at is State.SKIPPED for row in rows):
+        parts.append(f"{skipped} skipped")
+    if stayed := sum(row.at is State.ABORTED and not row.returning for row in rows):
+        parts.append(f"{stayed} stayed")
     if back := sum(row.at is State.DONE and row.returning for row in rows):
         parts.append(f"{back} brought back")
     under_way = [row for row in rows if row.at not in ENDED and row.at is not State.WAITING]

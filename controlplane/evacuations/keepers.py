@@ -48,6 +48,7 @@ class SiteStatus:
     replayed_at: float | None = None
     standbys: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     cut: Mapping[str, Any] | None = None  # a rehearsal: which region is cut off, until when
+    missing: Sequence[str] = ()  # sites whose votes the takeover that it leads waits for
 
     def behind(self, region: str) -> int | None:
         """What the standby in `region` has not flushed, as this primary sees it (bytes); None: it is not
@@ -83,7 +84,7 @@ def status_of(site: Site) -> SiteStatus:
 
 _TOLD = (
     *("act", "why", "owner", "epoch", "owns", "ready", "primary", "streaming", "position", "committed_at"),
-    *("replayed_at", "standbys", "cut"),
+    *("replayed_at", "standbys", "cut", "missing"),
 )
 
 

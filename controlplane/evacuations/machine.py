@@ -2,7 +2,7 @@
 
 ```
 whole:  RUNNING ◀─pause/resume─▶ PAUSED        RUNNING ─▶ DONE
-           └──────── abort ─────────┴─▶ ABORTING ─▶ ABORTED
+           └──────── abort ─────────┴─▶ ABORTING ─▶ ABORTED      abort once more: nothing is brought back
 
 a cell: WAITING ─▶ SETTLE ─▶ CATCH_UP ─▶ HAND_OVER ─▶ WATCH ─▶ DONE
                       │         ▲ │  ▲        │ lifted         │
@@ -10,6 +10,7 @@ a cell: WAITING ─▶ SETTLE ─▶ CATCH_UP ─▶ HAND_OVER ─▶ WATCH ─�
               silent  └────▶ TAKEOVER ─ taken ─▶ WATCH         └─▶ SETTLE, in the other direction
         any before HAND_OVER ── abort ──▶ UNDOING ─▶ ABORTED
         any before HAND_OVER ── gone ───▶ SKIPPED
+        CATCH_UP ── taken: the target owns it after all ─▶ WATCH ── taken back: the source does ─▶ CATCH_UP
 ```
 """
 
@@ -54,7 +55,8 @@ class Event(enum.StrEnum):
     LIFTED = "LIFTED"  # the target had not all of it in time: the cell works on where it was
     OWNER_SILENT = "OWNER_SILENT"
     OWNER_ANSWERS = "OWNER_ANSWERS"
-    TAKEN = "TAKEN"  # a survivor owns it
+    TAKEN = "TAKEN"  # a survivor owns it, or the target does after all
+    TAKEN_BACK = "TAKEN_BACK"  # the source owns it again, without our doing
     CALM = "CALM"  # its lag was small for long enough
     GONE = "GONE"  # another region than the source owns it, without our doing
     ABORT = "ABORT"
@@ -92,8 +94,11 @@ TRANSITIONS: tuple[Transition, ...] = (
     ),
     Transition(event=Event.OWNER_ANSWERS, sources=frozenset({State.TAKEOVER}), destination=State.CATCH_UP),
     Transition(
-        event=Event.TAKEN, sources=frozenset({State.TAKEOVER, State.HAND_OVER}), destination=State.WATCH
+        event=Event.TAKEN,
+        sources=frozenset({State.TAKEOVER, State.HAND_OVER, State.CATCH_UP}),
+        destination=State.WATCH,
     ),
+    Transition(event=Event.TAKEN_BACK, sources=frozenset({State.WATCH}), destination=State.CATCH_UP),
     Transition(event=Event.CALM, sources=frozenset({State.WATCH}), destination=State.DONE),
     Transition(event=Event.GONE, sources=ABORTABLE - {State.TAKEOVER}, destination=State.SKIPPED),
     Transition(event=Event.ABORT, sources=ABORTABLE, destination=State.UNDOING),
@@ -109,6 +114,7 @@ WHOLE: dict[tuple[Whole, str], Whole] = {
     (Whole.PAUSED, "resume"): Whole.RUNNING,
     (Whole.RUNNING, "abort"): Whole.ABORTING,
     (Whole.PAUSED, "abort"): Whole.ABORTING,
+    (Whole.ABORTING, "abort"): Whole.ABORTING,  # what is on its way back, or was to come, stays where it is
     (Whole.RUNNING, "end"): Whole.DONE,
     (Whole.ABORTING, "end"): Whole.ABORTED,
 }

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from django.db.models import Q
+
 from controlplane.actors import Actor, service
 from controlplane.errors import Conflicting
 from controlplane.evacuations.keepers import (
@@ -20,7 +22,7 @@ from controlplane.evacuations.keepers import (
     status_of,
 )
 from controlplane.evacuations.looking import open_moves
-from controlplane.evacuations.machine import Event, State
+from controlplane.evacuations.machine import Event, State, Whole
 from controlplane.evacuations.models import EvacuatedCell, EvacuationKind
 from controlplane.moves.actions import abort_move
 from controlplane.moves.machine import ABORTABLE
@@ -78,9 +80,9 @@ def settle(row: EvacuatedCell, store: OwnershipStore) -> Event | None:
     """The cell takes no new tenants, and no move needs its owner."""
     seen = look(row, store)
     if seen.row.region == row.target:
-        return _gone(row, f"{row.target} owns it already")
+        return _gone(row, seen, f"{row.target} owns it already")
     if seen.row.region != row.source:
-        return _gone(row, f"{seen.row.region} owns it now")
+        return _gone(row, seen, f"{seen.row.region} owns it now")
     close(row)
     if _silent(row, seen):
         return Event.OWNER_SILENT
@@ -103,8 +105,13 @@ def settle(row: EvacuatedCell, store: OwnershipStore) -> Event | None:
 def catch_up(row: EvacuatedCell, store: OwnershipStore) -> Event | None:
     """Until the target has nearly all of the owner's log."""
     seen = look(row, store)
+    if seen.row.region == row.target:  # a handover that came late, or a takeover between two looks
+        if not seen.owner.owns:
+            return _takes_up(row, seen)
+        row.new_epoch = seen.row.epoch
+        return Event.TAKEN
     if seen.row.region != row.source:
-        return _gone(row, f"{seen.row.region} owns it now")
+        return _gone(row, seen, f"{seen.row.region} owns it now")
     if _silent(row, seen):
         return Event.OWNER_SILENT
     if row.lifts >= MOST_LIFTS:
@@ -143,9 +150,12 @@ def hand_over(row: EvacuatedCell, store: OwnershipStore) -> Event | None:
         return _wait(row, f"{row.source} holds its claims until {row.target} has flushed all")
     if _silent(row, seen):
         return Event.OWNER_SILENT
-    if seen.owner.away:
-        return _wait(row, f"waits for the keeper in {row.source}: {seen.owner.away}")
-    row.why = f"{row.target} had not flushed all in time: {row.source} works on"
+    # Over, whether its keeper can be asked or not: from here the cell can be given up.
+    row.why = (
+        f"{row.source} owns it still, and its keeper does not answer: {seen.owner.away}"
+        if seen.owner.away
+        else f"{row.target} had not flushed all in time: {row.source} works on"
+    )
     return Event.LIFTED
 
 
@@ -154,6 +164,11 @@ def _ask(row: EvacuatedCell, seen: Seen) -> Event | None:
         return _arrives(row, seen, {"at": time.time(), "until": time.time()})
     now = time.time()
     row.epoch = seen.row.epoch
+    asked = {"at": now, "until": now + BEGIN_SECONDS + THROUGH_SECONDS}
+    if not _may_ask(row, asked):
+        row.refresh_from_db(fields=["facts"])
+        return _wait(row, f"{row.source} is not asked: somebody else has, or nothing more is handed over")
+    row.facts["asked"] = asked
     site = Site.objects.get(cell=row.cell_id, region=row.source)
     heard = f"{row.source} was asked to hand over to {row.target}"
     try:
@@ -168,14 +183,24 @@ def _ask(row: EvacuatedCell, seen: Seen) -> Event | None:
         return Event.LIFTED
     except KeeperUnreachable as fault:
         heard = str(fault)  # it may have been understood
-    row.facts["asked"] = {"at": now, "until": now + BEGIN_SECONDS + THROUGH_SECONDS}
     return _wait(row, heard)
+
+
+def _may_ask(row: EvacuatedCell, asked: dict[str, float]) -> bool:
+    """Writes down that the handover is asked for, before it is: whoever finds the cell without that knows
+    that it was not. Not where the evacuation was paused or given up since this driver looked."""
+    goes_on = Q(evacuation__state=Whole.RUNNING.value) | Q(
+        evacuation__state=Whole.ABORTING.value, evacuation__hand_back=True, returning=True
+    )
+    here = EvacuatedCell.objects.filter(goes_on, pk=row.pk, state=State.HAND_OVER.value)
+    here = here.exclude(facts__has_key="asked")
+    return bool(here.update(epoch=row.epoch, facts={**row.facts, "asked": asked}))
 
 
 def _arrives(row: EvacuatedCell, seen: Seen, asked: dict[str, float]) -> Event | None:
     """The row names another region: it counts votes, promotes, and holds its first lease."""
     if not seen.owner.owns:
-        return _wait(row, f"{seen.row.region} takes it up: {seen.owner.why or seen.owner.away}")
+        return _takes_up(row, seen)
     row.new_epoch = seen.row.epoch
     row.facts["handed_over_ms"] = round((time.time() - asked["at"]) * 1000)
     if seen.row.region == row.target:
@@ -192,7 +217,7 @@ def take_over(row: EvacuatedCell, store: OwnershipStore) -> Event | None:
             return Event.OWNER_ANSWERS
         return _wait(row, f"{row.source} is silent; {row.target}: {seen.target.why or seen.target.away}")
     if not seen.owner.owns:
-        return _wait(row, f"{seen.row.region} takes it up: {seen.owner.why or seen.owner.away}")
+        return _takes_up(row, seen)
     row.new_epoch, row.target = seen.row.epoch, seen.row.region
     row.facts["loss"] = _loss(row, seen, store)
     return Event.TAKEN
@@ -223,8 +248,9 @@ def _loss(row: EvacuatedCell, seen: Seen, store: OwnershipStore) -> dict[str, ob
 def watch(row: EvacuatedCell, store: OwnershipStore) -> Event | None:
     """It works at the target: its records have followed, and its lag stays small for a while."""
     seen = look(row, store)
-    if seen.row.region not in (row.target, row.source):
-        row.target = seen.row.region
+    if seen.row.region == row.source:
+        return _taken_back(row)
+    row.target = seen.row.region
     row.cell.refresh_from_db(fields=["ownership_epoch"])
     if row.cell.ownership_epoch < (row.new_epoch or 0):
         return _wait(row, "waits until our records say who owns it")
@@ -243,13 +269,29 @@ def watch(row: EvacuatedCell, store: OwnershipStore) -> Event | None:
     since = row.facts.setdefault("calm_since", time.time())
     if time.time() - since < seconds:
         return _wait(row, f"runs start in time in {row.target}; watched for {seconds} s")
-    reopen(row)
+    reopen(row, where=row.target)
+    return Event.CALM
+
+
+def leave(row: EvacuatedCell, store: OwnershipStore) -> Event | None:
+    """The evacuation was given up while the cell is watched: it stays where it works."""
+    owned = store.cell(row.cell_id)
+    if owned is not None and owned.region == row.source:
+        return _taken_back(row)
+    row.target = row.target if owned is None else owned.region
+    reopen(row, where=row.target)
     return Event.CALM
 
 
 def undo(row: EvacuatedCell, store: OwnershipStore) -> Event | None:
-    """It stays, and takes tenants as before."""
-    reopen(row, stays=True)
+    """It stays, and takes tenants as before, but for one whose owner is silent."""
+    owned = store.cell(row.cell_id)
+    where = row.source if owned is None else owned.region
+    if where == row.source and row.facts.get("owner_silent"):
+        row.why = f"stays in {where}, which is silent: it takes no new tenants until somebody opens it"
+        return Event.UNDONE
+    reopen(row, where=where)
+    row.why = f"stays in {where}"
     return Event.UNDONE
 
 
@@ -265,16 +307,21 @@ def close(row: EvacuatedCell) -> None:
         pause_relocation(relocation_id=relocation.id, actor=actor(row), reason=_reason(row))
 
 
-def reopen(row: EvacuatedCell, *, stays: bool = False) -> None:
-    """A cell that came back, or stays, takes tenants again if it did before it was evacuated."""
-    home = stays or row.returning or row.evacuation.kind == EvacuationKind.FAIL_BACK
+def reopen(row: EvacuatedCell, *, where: str) -> None:
+    """A cell that stays, or came back, takes tenants again if it did before it was evacuated. `where`: the
+    region that owns it. One that left its region takes none."""
+    failback = row.evacuation.kind == EvacuationKind.FAIL_BACK
+    home = where == row.evacuation.region_id
+    if not home and not failback:
+        return
     before = row.state_before
-    if row.evacuation.kind == EvacuationKind.FAIL_BACK and not stays:
+    if failback and home:
+        closed = Q(state__in=[State.DONE.value, State.SKIPPED.value]) | Q(
+            Q(returning=True) | Q(facts__owner_silent=True), state=State.ABORTED.value
+        )
         left = (
             EvacuatedCell.objects.filter(
-                cell=row.cell_id,
-                evacuation__kind=EvacuationKind.EVACUATE,
-                state__in=[State.DONE.value, State.SKIPPED.value],
+                closed, cell=row.cell_id, evacuation__kind=EvacuationKind.EVACUATE
             )
             .exclude(state_before="")
             .order_by("-id")
@@ -282,7 +329,7 @@ def reopen(row: EvacuatedCell, *, stays: bool = False) -> None:
         )
         before = left.state_before if left is not None else before
     cell = Cell.objects.get(pk=row.cell_id)
-    if home and before == CellState.OPEN and cell.state == CellState.CORDONED:
+    if before == CellState.OPEN and cell.state == CellState.CORDONED:
         set_cell_state(name=cell.name, state=CellState.OPEN, actor=actor(row), reason=_reason(row))
 
 
@@ -309,9 +356,19 @@ def _silent(row: EvacuatedCell, seen: Seen) -> bool:
     return bool(now - before["since"] >= SILENT_SECONDS)
 
 
-def _gone(row: EvacuatedCell, why: str) -> Event:
+def _gone(row: EvacuatedCell, seen: Seen, why: str) -> Event:
+    reopen(row, where=seen.row.region)
     row.why = why
     return Event.GONE
+
+
+def _taken_back(row: EvacuatedCell) -> Event:
+    row.why = f"{row.source} owns it again"
+    return Event.TAKEN_BACK
+
+
+def _takes_up(row: EvacuatedCell, seen: Seen) -> Event | None:
+    return _wait(row, f"{seen.row.region} takes it up: {seen.owner.why or seen.owner.away}")
 
 
 def _wait(row: EvacuatedCell, why: str) -> Event | None:

@@ -18,6 +18,8 @@ from controlplane.evacuations.models import Evacuation
 _LOG = structlog.get_logger(__name__)
 #: One that should have been looked at again so long ago has lost its message or its driver.
 _FORGOTTEN = timedelta(seconds=2)
+#: A hint that waits for longer is none: beat gives the next.
+_HINT_SECONDS = 5
 
 
 @shared_task(name="controlplane.evacuations.tasks.drive_evacuation")
@@ -41,6 +43,8 @@ def drive_evacuations() -> None:
 def wake(evacuation_id: uuid.UUID, *, after: float = 0.0) -> None:
     """Has an evacuation driven in so many seconds, if the broker is there. Beat finds it otherwise."""
     try:
-        drive_evacuation.apply_async([str(evacuation_id)], countdown=after or None)
+        drive_evacuation.apply_async(
+            [str(evacuation_id)], countdown=after or None, expires=after + _HINT_SECONDS
+        )
     except (OperationalError, OSError) as e:
         _LOG.warning("broker unreachable, left to beat", evacuation_id=str(evacuation_id), error=str(e))

@@ -110,17 +110,26 @@ def _rejoin(found: CellFacts, region: str, status: SiteStatus) -> WishPlan:
 def _override(found: CellFacts, region: str, status: SiteStatus) -> WishPlan:
     refusal = None
     silent = sorted(name for name, one in found.sites.items() if one.away)
+    # A site that is at its vote has it cast within moments: what it has need not be given up.
+    voting = sorted(
+        name
+        for name in status.missing
+        if name in found.sites and not found.sites[name].away and found.sites[name].act == "VOTE"
+    )
     if status.away:
         refusal = status.away
-    elif "votes of" not in status.why:
-        refusal = f"no takeover waits for votes: {status.act}, {status.why}"
+    elif not status.missing:
+        refusal = f"no takeover waits for votes in {region}: {status.act}, {status.why}"
+    elif voting:
+        refusal = f"{', '.join(voting)} is about to vote: wait for that"
+    lacking = ", ".join(status.missing or silent) or "a site without a vote"
     known = {name: one.position for name, one in found.sites.items() if not one.away}
     positions = ", ".join(f"{name} at {position:,}" for name, position in sorted(known.items()))
     return _plan(
         found, region, OVERRIDE, refusal=refusal,
         says=f"the takeover of epoch {found.epoch} is decided by the sites that have voted ({positions})",
-        loses=f"whatever only {', '.join(silent) or 'a site without a vote'} has, also what was confirmed as"
-              " STRICT, is missing until that site is back and what it has is looked at",
+        loses=f"whatever only {lacking} has, also what was confirmed as STRICT, is missing until that site is"
+              " back and what it has is looked at",
     )  # fmt: skip
 
 
@@ -141,6 +150,8 @@ def ask_wish(
     faults = []
     if plan.confirmation and confirm.strip() != plan.confirmation:
         faults.append(Fault(pointer="/confirm", detail=f"type “{plan.confirmation}”: {plan.loses}"))
+    if plan.confirmation and epoch is None:
+        faults.append(Fault(pointer="/epoch", detail="of the plan that showed what can be lost"))
     if plan.confirmation and not reason.strip():
         faults.append(Fault(pointer="/reason", detail="say why: it stays in the records"))
     if faults:
@@ -155,21 +166,30 @@ def ask_wish(
     elif verb == OVERRIDE:
         wish = {"epoch": plan.epoch, "reason": f"{actor.name}: {reason}"}
     else:
-        wish = {"epoch": plan.epoch}
+        wish = {"epoch": plan.epoch, "region": region}
     asked = _site(cell, plan.owner if verb == HAND_OVER else region)
+    # Before it is asked: it may be heard though no answer comes, and then somebody has to be known for it.
+    _tell(f"site.{verb.replace('-', '_')}", plan, actor, reason, said="asked")
     try:
         said = ask_keeper(asked, Cell.objects.get(pk=cell), verb, wish)
     except KeeperRefused as fault:
+        _tell("site.refused", plan, actor, reason, said=str(fault))
         raise Conflicting(str(fault)) from fault
     except KeeperUnreachable as fault:
+        _tell("site.unheard", plan, actor, reason, said=f"whether it was heard is not known: {fault}")
         raise Unavailable(f"whether it was heard is not known: {fault}") from fault
-    with transaction.atomic():
-        record(
-            action=f"site.{verb.replace('-', '_')}", subject=cell, tenant_id=None, actor=actor, reason=reason,
-            before={"owner": plan.owner, "epoch": plan.epoch},
-            after={"region": region, "said": said, "loses": plan.loses, "tenants": plan.tenants},
-        )  # fmt: skip
+    _tell("site.answered", plan, actor, reason, said=said)
     return said
+
+
+@transaction.atomic
+def _tell(action: str, plan: WishPlan, actor: Actor, reason: str, *, said: str) -> None:
+    record(
+        action=action, subject=plan.cell, tenant_id=None, actor=actor, reason=reason,
+        before={"owner": plan.owner, "epoch": plan.epoch},
+        after={"verb": plan.verb, "region": plan.region, "said": said[:500], "loses": plan.loses,
+               "tenants": plan.tenants},
+    )  # fmt: skip
 
 
 def _site(cell: str, region: str) -> Site:

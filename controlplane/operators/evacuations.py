@@ -97,6 +97,7 @@ def one_evacuation(request: HttpRequest, evacuation: str) -> HttpResponse:
         rows=[(row, way_of(row)) for row in rows],
         over=over,
         handed_over=sum(row.at in (State.WATCH, State.DONE) and not row.returning for row in rows),
+        coming_back=sum(row.returning and row.at is not State.DONE for row in rows),
         share=round(100 * over / len(rows), 1) if rows else 100.0,
         stay=[step for step in found.plan.get("steps", ()) if step["target"] is None],
         steps=EvacuationStep.objects.filter(evacuated__evacuation=found)

@@ -61,7 +61,7 @@ class Standing:
             return []
         if self.role == "strayed":
             return ["rejoin"]
-        return ["override"] if "votes of" in self.status.why else ["hand-over"]
+        return ["override"] if self.status.missing else ["hand-over"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from controlplane.regions.keeper import Keeper
 from controlplane.regions.pages import serving
 from controlplane.regions.prepare import prepare
 from controlplane.regions.settings import Settings, SettingsError
-from controlplane.regions.wishes import Refused, hand_over, override, rejoin
+from controlplane.regions.wishes import Refused, hand_over, missing_votes, override, rejoin
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,13 +77,22 @@ def _do(chosen: argparse.Namespace, settings: Settings, store: OwnershipStore) -
             here = replace(settings, data=chosen.data) if chosen.data is not None else settings
             prepare(here, store, sync=os.environ.get("SITE_NO_SYNC") != "1")
         case "hand-over":
-            print(hand_over(settings, store, to=chosen.to))
+            print(hand_over(settings, store.cell(settings.cell), to=chosen.to))
         case "rejoin":
-            print(rejoin(settings, store))
+            print(rejoin(settings, store.cell(settings.cell)))
         case "override":
-            print(override(settings, store, reason=chosen.reason))
+            print(_overridden(settings, store, chosen.reason))
         case _:
             _keep(settings, store)
+
+
+def _overridden(settings: Settings, store: OwnershipStore, reason: str) -> str:
+    """Waits for a lease first, as votes come within moments where they come at all."""
+    row = store.cell(settings.cell)
+    missing = ", ".join(missing_votes(settings, store, row))
+    print(f"waits {settings.timing.lease:g} s for the votes of {missing}", file=sys.stderr)
+    time.sleep(settings.timing.lease)
+    return override(settings, store, row, reason=reason, waited=settings.timing.lease)
 
 
 def _keep(settings: Settings, store: OwnershipStore) -> None:

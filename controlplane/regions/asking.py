@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from cells.contract import BODY_HASH_HEADER, BadSignature, Scope, body_hash, verify_request
 from controlplane.ownership import OwnershipStore, installed
-from controlplane.ownership.store import OwnershipUnavailable
+from controlplane.ownership.store import CellOwnership, OwnershipUnavailable
 from controlplane.regions.settings import Settings
 from controlplane.regions.wishes import Refused, cut_off, hand_over, override, rejoin
 
@@ -33,9 +34,11 @@ class HandOver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rejoin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A site that strayed follows the owner."""
+    """The site in `region`, which strayed, follows the owner. All sites of a cell have one key: what was
+    signed for one must mean nothing to another."""
 
     epoch: int
+    region: str
 
 
 class Override(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,20 +56,56 @@ class CutOff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     until: float
 
 
-_Act = Callable[[Settings, OwnershipStore, Any], str]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """What a wish is granted by. `row`: as the wish saw it, and what is done is done under its epoch."""
+
+    settings: Settings
+    store: OwnershipStore
+    row: CellOwnership
+    waited: float
+
+
+_Act = Callable[[_Asked, Any], str]
+
+
+def _hand_over(asked: _Asked, wish: HandOver) -> str:
+    return hand_over(asked.settings, asked.row, to=wish.to, until=wish.until)
+
+
+def _rejoin(asked: _Asked, wish: Rejoin) -> str:
+    if wish.region != asked.settings.region:
+        raise Refused(f"that was meant for {wish.region}: this is {asked.settings.region}")
+    return rejoin(asked.settings, asked.row)
+
+
+def _override(asked: _Asked, wish: Override) -> str:
+    return override(asked.settings, asked.store, asked.row, reason=wish.reason, waited=asked.waited)
+
+
+def _cut_off(asked: _Asked, wish: CutOff) -> str:
+    return cut_off(asked.settings, region=wish.region, until=wish.until, now=time.time())
+
+
 _VERBS: Mapping[str, tuple[type[msgspec.Struct], _Act]] = {
-    "hand-over": (HandOver, lambda s, o, w: hand_over(s, o, to=w.to, until=w.until)),
-    "rejoin": (Rejoin, lambda s, o, w: rejoin(s, o)),
-    "override": (Override, lambda s, o, w: override(s, o, reason=w.reason)),
-    "cut-off": (CutOff, lambda s, o, w: cut_off(s, region=w.region, until=w.until, now=time.time())),
+    "hand-over": (HandOver, _hand_over),
+    "rejoin": (Rejoin, _rejoin),
+    "override": (Override, _override),
+    "cut-off": (CutOff, _cut_off),
 }
 
 
 def answer_wish(
-    settings: Settings, *, path: str, headers: Mapping[str, str], body: bytes
+    settings: Settings,
+    *,
+    path: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    waited: Callable[[int], float],
 ) -> tuple[int, dict[str, object]]:
     """Status and body for a POST. 200 `said`; 400, 401, 404, 409 (`detail`, and `epoch` and `region` as they
-    are) and 503 say why not."""
+    are) and 503 say why not. `waited`: for how long (seconds) this site's keeper has waited for votes that
+    are missing under an epoch."""
     if settings.key is None:
         return 403, {"detail": "this keeper has no key (SITE_KEY), and is asked for nothing over HTTP"}
     try:
@@ -90,10 +129,12 @@ def answer_wish(
         wish = msgspec.json.decode(body, type=form)
     except msgspec.DecodeError as fault:
         return 400, {"detail": str(fault)}
-    return _granted(settings, wish, act)
+    return _granted(settings, wish, act, waited)
 
 
-def _granted(settings: Settings, wish: Any, act: _Act) -> tuple[int, dict[str, object]]:
+def _granted(
+    settings: Settings, wish: Any, act: _Act, waited: Callable[[int], float]
+) -> tuple[int, dict[str, object]]:
     try:
         store = installed.open_store(settings.ownership_url)
     except OwnershipUnavailable as fault:
@@ -107,7 +148,8 @@ def _granted(settings: Settings, wish: Any, act: _Act) -> tuple[int, dict[str, o
                 "epoch": 0 if row is None else row.epoch,
                 "region": "" if row is None else row.region,
             }
-        return 200, {"said": act(settings, store, wish)}
+        asked = _Asked(settings=settings, store=store, row=row, waited=waited(row.epoch))
+        return 200, {"said": act(asked, wish)}
     except Refused as fault:
         return 409, {"detail": str(fault), "epoch": wish.epoch, "region": row.region if row else ""}
     except OwnershipUnavailable as fault:

@@ -61,6 +61,7 @@ class Decision:
     act: Act
     why: str
     whom: str = ""  # HAND_OVER, FOLLOW: the other site
+    missing: tuple[str, ...] = ()  # sites whose votes the takeover waits for here
 
 
 def promotion_of(record: PromotionRecord) -> Promotion:
@@ -131,7 +132,11 @@ def _elect(known: Known, look: Look, row: CellOwnership, last: Promotion) -> Dec
         why = f"{outcome.winner} has more, or takes it among equals" + _without(outcome.passed_over)
         return Decision(act=Act.HAND_OVER, why=why, whom=outcome.winner)
     if outcome.missing:
-        return Decision(act=Act.WAIT, why=f"the votes of {', '.join(outcome.missing)} are missing")
+        return Decision(
+            act=Act.WAIT,
+            why=f"the votes of {', '.join(outcome.missing)} are missing",
+            missing=outcome.missing,
+        )
     return Decision(act=Act.WAIT, why="no site has the cell's history")
 
 

@@ -64,6 +64,7 @@ class Status:
     committed_at: float | None = None
     replayed_at: float | None = None
     cut: Cut | None = None  # a rehearsal is under way
+    missing: tuple[str, ...] = ()  # whose votes the takeover that this site leads waits for
     #: The latest acts: when (seconds since 1970), which, why.
     log: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
@@ -196,7 +197,7 @@ class Keeper:
             self._noted = decision.act, decision.why
             _LOG.info("keeper", cell=self._cell, region=self._me, act=decision.act.value, why=decision.why)
             status.log.append((time.time(), decision.act.value, decision.why))
-        status.act, status.why = decision.act, decision.why
+        status.act, status.why, status.missing = decision.act, decision.why, decision.missing
         status.owner, status.epoch = (row.region, row.epoch) if row is not None else ("", 0)
         if look is not None:
             status.cluster, status.primary = describe(look), not look.in_recovery

@@ -17,6 +17,8 @@ from controlplane.regions.settings import Settings
 
 #: A keeper that has not looked for so long hangs (seconds).
 _SILENT_SECONDS = 60.0
+#: Who asks and then sends nothing for so long is not listened to any more (seconds).
+_BODY_SECONDS = 10.0
 
 
 def document(status: Status) -> dict[str, object]:
@@ -37,8 +39,16 @@ def document(status: Status) -> dict[str, object]:
         "committed_at": status.committed_at,
         "replayed_at": status.replayed_at,
         "cut": None if status.cut is None else {"region": status.cut.region, "until": status.cut.until},
+        "missing": status.missing,
         "log": [{"at": at, "act": act, "why": why} for at, act, why in status.log],
     }
+
+
+def waited_for_votes(status: Status, epoch: int) -> float:
+    """For how long (seconds) the keeper has waited for just the votes that are missing under this epoch; 0
+    where it waits for none."""
+    since = status.log[-1][0] if status.log and status.missing and status.epoch == epoch else None
+    return 0.0 if since is None else max(0.0, time.time() - since)
 
 
 class _Figures:
@@ -67,6 +77,8 @@ def serving(keeper: Keeper, settings: Settings) -> Iterator[int]:
     figures = _Figures(keeper, settings.cell, settings.region)
 
     class Pages(BaseHTTPRequestHandler):
+        timeout = _BODY_SECONDS
+
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             if path == "/healthz":
@@ -83,11 +95,18 @@ def serving(keeper: Keeper, settings: Settings) -> Iterator[int]:
 
         def do_POST(self) -> None:
             length = self.headers.get("Content-Length", "")
-            if not length.isdigit() or int(length) > MOST_BYTES:
+            if not (length.isascii() and length.isdigit()) or int(length) > MOST_BYTES:
                 self._answer(413, {"detail": f"a body of at most {MOST_BYTES} bytes, and its length"})
                 return
             body = self.rfile.read(int(length))
-            self._answer(*answer_wish(settings, path=self.path, headers=self.headers, body=body))
+            answer = answer_wish(
+                settings,
+                path=self.path,
+                headers=self.headers,
+                body=body,
+                waited=lambda epoch: waited_for_votes(keeper.status, epoch),
+            )
+            self._answer(*answer)
 
         def _answer(self, status: int, body: dict[str, object]) -> None:
             self._send(status, "application/json", json.dumps(body).encode())

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cells.standby.election import Vote, choose
 from cells.standby.folder import Folder
+from cells.standby.lines import Place, line_of
 from controlplane.ownership import OwnershipStore
+from controlplane.ownership.store import CellOwnership
 from controlplane.regions.deciding import newest, promotion_of
 from controlplane.regions.settings import Settings
 
@@ -89,10 +92,11 @@ def _write(path: Path, text: str) -> None:
     aside.replace(path)
 
 
-def hand_over(settings: Settings, store: OwnershipStore, *, to: str, until: float | None = None) -> str:
+def hand_over(
+    settings: Settings, row: CellOwnership | None, *, to: str, until: float | None = None
+) -> str:
     """Asks this site's keeper, the owner's, to make another region the owner; what was asked. It is begun
-    under the present epoch, before `until` (seconds since 1970), or not at all."""
-    row = store.cell(settings.cell)
+    under the epoch of `row`, before `until` (seconds since 1970), or not at all."""
     if row is None or row.region != settings.region:
         owner = "nobody" if row is None else row.region
         raise Refused(f"{settings.region} does not own {settings.cell}, {owner} does: ask there")
@@ -104,10 +108,9 @@ def hand_over(settings: Settings, store: OwnershipStore, *, to: str, until: floa
     return f"{settings.cell} goes from {settings.region} to {to}"
 
 
-def rejoin(settings: Settings, store: OwnershipStore) -> str:
-    """Has a site that strayed become a standby of the owner at once, where handing in what only it did
-    cannot be waited for. That stays in its tail's file."""
-    row = store.cell(settings.cell)
+def rejoin(settings: Settings, row: CellOwnership | None) -> str:
+    """Has a site that strayed become a standby of the owner that `row` names at once, where handing in what
+    only it did cannot be waited for. That stays in its tail's file."""
     if row is None or row.region == settings.region:
         raise Refused(f"{settings.region} follows nobody: there is no other owner")
     if not (settings.data.parent / f"tail-{row.epoch}.jsonl").exists():
@@ -117,19 +120,46 @@ def rejoin(settings: Settings, store: OwnershipStore) -> str:
     return f"{settings.region} becomes a standby of {row.region}"
 
 
-def override(settings: Settings, store: OwnershipStore, *, reason: str) -> str:
-    """Gives up the votes that a takeover waits for, and with them what only those sites have. It is recorded
-    in the ownership store for good; such a site strays when it comes back."""
-    row = store.cell(settings.cell)
-    last = newest([promotion_of(record) for record in store.promotions(settings.cell)])
-    if row is None or last is None or last.epoch == row.epoch:
+def missing_votes(
+    settings: Settings, store: OwnershipStore, row: CellOwnership | None
+) -> tuple[str, ...]:
+    """The sites whose votes the takeover of `row`'s epoch waits for. `Refused` where it waits for none."""
+    promotions = [promotion_of(record) for record in store.promotions(settings.cell)]
+    last = newest(promotions)
+    if row is None or last is None or last.epoch >= row.epoch:
         raise Refused(f"nobody takes {settings.cell} over now: no vote is waited for")
     voted = store.votes(settings.cell, epoch=row.epoch, regions=list(settings.databases))
     if not voted:
         raise Refused("no site has voted yet: there is nobody to promote")
+    outcome = choose(
+        cell=settings.cell,
+        epoch=row.epoch,
+        line=line_of(promotions),
+        sites=settings.databases.keys(),
+        last_primary=last.site,
+        votes=[Vote(site=site, epoch=row.epoch, place=Place.read(told)) for site, told in voted.items()],
+        claimer=row.region,
+    )
+    if not outcome.missing:
+        raise Refused(f"all votes that epoch {row.epoch} needs are there: none is to be given up")
+    return outcome.missing
+
+
+def override(
+    settings: Settings, store: OwnershipStore, row: CellOwnership | None, *, reason: str, waited: float
+) -> str:
+    """Gives up the votes that the takeover of `row`'s epoch waits for, and with them what only those sites
+    have. It is recorded in the ownership store for good; such a site strays when it comes back. `waited`: for
+    how long (seconds) those have been waited for; for less than a lease they are not given up, as sites vote
+    within moments, and each vote that is there is one less to lose."""
+    missing = missing_votes(settings, store, row)
+    if row is None or waited < settings.timing.lease:
+        raise Refused(
+            f"the votes of {', '.join(missing)} are waited for by {settings.region} since {waited:.0f} s:"
+            f" after {settings.timing.lease:g} s of that they can be given up"
+        )
     store.cast_vote(settings.cell, epoch=row.epoch, region=OPERATOR, place=reason)
-    missing = sorted(set(settings.databases) - {last.site} - voted.keys())
-    return f"epoch {row.epoch} of {settings.cell} is decided without {', '.join(missing) or 'nobody'}"
+    return f"epoch {row.epoch} of {settings.cell} is decided without {', '.join(missing)}"
 
 
 def cut_off(settings: Settings, *, region: str, until: float, now: float) -> str:

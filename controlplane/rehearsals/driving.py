@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
+import structlog
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -17,6 +18,8 @@ from controlplane.ownership.store import OwnershipUnavailable
 from controlplane.rehearsals.models import ENDED, FOLLOWS, Rehearsal, RehearsedCell, Stage
 from controlplane.rehearsals.report import sums_of
 from controlplane.rehearsals.watching import count, cut, returning, watch
+
+_LOG = structlog.get_logger(__name__)
 
 #: A stage asks every keeper that takes part, and each cell; their answers take seconds.
 LEASE = timedelta(seconds=90)
@@ -38,6 +41,9 @@ def drive(rehearsal_id: uuid.UUID, *, store: OwnershipStore | None = None) -> fl
             following = _look(found, rows, store or installed_store())
         except OwnershipUnavailable as fault:
             following, found.why = None, f"waits for the ownership store: {fault}"[:500]
+        except Exception as fault:  # noqa: BLE001 - whatever it is, people read it and it is tried again
+            _LOG.exception("a look at a rehearsal failed", rehearsal=found.public_id, state=found.state)
+            following, found.why = None, f"{type(fault).__name__}: {fault}"[:500]
         _keep(found, rows, following)
         return None if following in ENDED else _PAUSE
     finally:

@@ -17,6 +17,8 @@ from controlplane.rehearsals.models import ENDED, Rehearsal
 _LOG = structlog.get_logger(__name__)
 #: One that should have been looked at again so long ago has lost its message or its driver.
 _FORGOTTEN = timedelta(seconds=2)
+#: A hint that waits for longer is none: beat gives the next.
+_HINT_SECONDS = 5
 
 
 @shared_task(name="controlplane.rehearsals.tasks.drive_rehearsal")
@@ -40,6 +42,8 @@ def drive_rehearsals() -> None:
 def wake(rehearsal_id: uuid.UUID, *, after: float = 0.0) -> None:
     """Has a rehearsal driven in so many seconds, if the broker is there. Beat finds it otherwise."""
     try:
-        drive_rehearsal.apply_async([str(rehearsal_id)], countdown=after or None)
+        drive_rehearsal.apply_async(
+            [str(rehearsal_id)], countdown=after or None, expires=after + _HINT_SECONDS
+        )
     except (OperationalError, OSError) as e:
         _LOG.warning("broker unreachable, left to beat", rehearsal_id=str(rehearsal_id), error=str(e))

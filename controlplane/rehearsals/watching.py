@@ -30,11 +30,16 @@ RETURN_SECONDS = 180.0
 BEFORE_SECONDS, AFTER_SECONDS = 60, 30
 #: How long the ledger of a cell that does not answer is asked for (seconds).
 COUNT_SECONDS = 300.0
+#: For so long a keeper that does not answer is told of the cut again, before the rehearsal is given up.
+TELL_SECONDS = 10.0
+#: A cut that is taken back ends so soon (seconds); a keeper takes none that is over.
+_LIFT_SECONDS = 2.0
 
 
 def cut(found: Rehearsal, rows: list[RehearsedCell]) -> Stage | None:
     """Tells every keeper until when: the standbys' first, then the region's own. Asked again it is the same
-    cut, unless that is over."""
+    cut, unless that is over. Where one does not take part, the others are told that it is over: a standby
+    that receives nothing while the owner works on is none."""
     if found.until is None or found.cut_at is None:
         found.cut_at = timezone.now()
         found.until = found.cut_at + timedelta(seconds=found.seconds)
@@ -45,11 +50,31 @@ def cut(found: Rehearsal, rows: list[RehearsedCell]) -> Stage | None:
             wish = {"epoch": row.epoch, "region": found.region_id, "until": found.until.timestamp()}
             try:
                 ask_keeper(site, row.cell, "cut-off", wish)
-            except (KeeperRefused, KeeperUnreachable) as fault:
-                found.why = f"given up: {site} does not take part: {fault}"[:500]
-                return Stage.FAILED
+            except KeeperUnreachable as fault:
+                if time.time() < found.cut_at.timestamp() + TELL_SECONDS:
+                    found.why = f"{site} is told again: {fault}"[:500]
+                    return None
+                return _given_up(found, rows, f"{site} does not take part: {fault}")
+            except KeeperRefused as fault:
+                return _given_up(found, rows, f"{site} does not take part: {fault}")
     found.why = f"{found.region_id} is cut off until {found.until:%H:%M:%S} UTC"
     return Stage.CUT
+
+
+def _given_up(found: Rehearsal, rows: list[RehearsedCell], why: str) -> Stage:
+    """Takes back what was told, also from who did not answer: it may have heard."""
+    left = []
+    for row in rows:
+        for site in Site.objects.filter(cell=row.cell).order_by("region_id"):
+            wish = {"epoch": row.epoch, "region": found.region_id, "until": time.time() + _LIFT_SECONDS}
+            try:
+                ask_keeper(site, row.cell, "cut-off", wish)
+            except (KeeperRefused, KeeperUnreachable):
+                left.append(str(site))
+    ends = "" if found.until is None else f" until {found.until:%H:%M:%S} UTC"
+    rest = f"; what {', '.join(left)} may have heard lasts{ends}" if left else "; the cut is taken back"
+    found.why = f"given up: {why[:250]}{rest}"[:500]
+    return Stage.FAILED
 
 
 def watch(found: Rehearsal, rows: list[RehearsedCell]) -> Stage | None:
@@ -96,7 +121,11 @@ def returning(found: Rehearsal, rows: list[RehearsedCell], store: OwnershipStore
         if "returned_as" in row.facts:
             continue
         site = Site.objects.filter(cell=row.cell, region=found.region_id)
-        status = statuses_of(list(site))[0]
+        told = statuses_of(list(site))
+        if not told:
+            row.facts["returned_as"] = f"the site in {found.region_id} was removed"
+            continue
+        status = told[0]
         owns = status.act == "OWN" and status.owns
         if not status.away and (
             owns or status.act == "STRAYED" or (status.act == "FOLLOW" and status.streaming)

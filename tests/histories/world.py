@@ -100,7 +100,7 @@ class World:
                 owner = self.owner()
                 if owner is not None and owner.settings.region != region:
                     with contextlib.suppress(Refused, OwnershipUnavailable):
-                        hand_over(owner.settings, self.store, to=region)
+                        hand_over(owner.settings, self.store.cell(owner.settings.cell), to=region)
 
     def end(self, fault: Fault) -> None:
         """It is mended. Blocking."""
@@ -127,7 +127,7 @@ class World:
         for site in self.sites.values():
             if site.keeper.status.act is Act.STRAYED:
                 with contextlib.suppress(Refused, OwnershipUnavailable):
-                    rejoin(site.settings, self.store)
+                    rejoin(site.settings, self.store.cell(site.settings.cell))
         owner = self.owner()
         return owner is not None and self.sites.follow(owner.settings.region)
 

@@ -92,7 +92,7 @@ class NewSite(ReasonMixin):
 
 class Wish(ReasonMixin):
     """`epoch`: as the plan showed it; refused where the cell is under another one. `confirm`: the plan's
-    `confirmation`, where something can be lost."""
+    `confirmation`. Both are needed where something can be lost."""
 
     epoch = WholeNumber(required=False, min_value=0)
     confirm = Text(required=False, default="", allow_blank=True, max_length=200)
@@ -194,7 +194,8 @@ class AbortEvacuationView(OperatorsView):
 
     @extend_schema(operation_id="abort_evacuation", request=AbortEvacuation, responses=EvacuationDocument)
     def post(self, request: Request, evacuation: str) -> Response:
-        """Gives it up: cells that were not handed over stay; with `hand_back` the others come back."""
+        """Gives it up: cells that were not handed over stay; with `hand_back` the others come back. Again,
+        without it: what has not come back yet stays where it is."""
         found = _evacuation(evacuation)
         form = self.read(AbortEvacuation)
         return Response(show_evacuation(abort_evacuation(evacuation_id=found.id, **form, actor=self.actor)))

@@ -134,7 +134,8 @@ def abort(
     yes: Yes = False,
     reason: Reason = None,
 ) -> None:
-    """Give it up: cells that were not handed over stay where they are."""
+    """Give it up: cells that were not handed over stay where they are. Once more without --hand-back: what
+    has not come back yet stays, too."""
     found = session.client.evacuations.get(evacuation)
     gone = sum(cell.state in ("WATCH", "DONE") for cell in found.cells)
     where = "come back" if hand_back else "stay at their new site"

@@ -85,9 +85,9 @@ def test_a_region_is_evacuated_and_failed_back_to(kept: Kept, monkeypatch: pytes
     monkeypatch.setattr("controlplane.rehearsals.watching.AFTER_SECONDS", 0)
     a, b = kept["a"], kept["b"]
     with pytest.raises(Refused, match="does not own"):
-        hand_over(b.settings, kept.store, to="c")
+        hand_over(b.settings, kept.store.cell("cell"), to="c")
     with pytest.raises(Refused, match="no other site"):
-        hand_over(a.settings, kept.store, to="a")
+        hand_over(a.settings, kept.store.cell("cell"), to="a")
     tenant = uuid.uuid4()
     a.execute(_TENANT, tenant, kept.store.claim_tenant(tenant, cell="cell", expected=None).epoch)
 

@@ -76,9 +76,9 @@ def test_a_site_is_known_by_its_keeper_and_a_silent_one_is_asked_for_nothing(cli
     asked = {"cell": cell.name, "region": "there", "verb": "override", "actor": ACTOR}
     with pytest.raises(Invalid) as refused:
         ask_wish(**asked, reason="")
-    assert {fault.pointer for fault in refused.value.faults} == {"/confirm", "/reason"}
+    assert {fault.pointer for fault in refused.value.faults} == {"/confirm", "/reason", "/epoch"}
     with pytest.raises(Conflicting):
-        ask_wish(**asked, confirm=plan.confirmation, reason="it burnt down")
+        ask_wish(**asked, epoch=plan.epoch, confirm=plan.confirmation, reason="it burnt down")
 
 
 def test_an_evacuation_and_a_rehearsal_say_how_far_they_are(client: Client) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from cells.contract import Caller, Scope, body_hash, sign_request
 from cells.ownership.lease import Timing
+from controlplane.ownership import PromotionRecord
 from controlplane.ownership.postgres import PostgresOwnershipStore
 from controlplane.ownership.postgres import migrate as migrate_ownership
 from controlplane.regions.keeper import Keeper
@@ -26,8 +27,8 @@ KEY = bytes(range(32))
 class Asked:
     """A keeper's address, its folder and the store it looks into."""
 
-    def __init__(self, settings: Settings, store: PostgresOwnershipStore, port: int) -> None:
-        self.settings, self.store, self.port = settings, store, port
+    def __init__(self, keeper: Keeper, settings: Settings, store: PostgresOwnershipStore, port: int) -> None:
+        self.keeper, self.settings, self.store, self.port = keeper, settings, store, port
 
     def post(self, verb: str, wish: Mapping[str, Any], *, key: bytes = KEY) -> tuple[int, Any]:
         body = json.dumps(wish).encode()
@@ -46,12 +47,13 @@ def asked(empty_database_url: str, tmp_path: Path) -> Iterator[Asked]:
     migrate_ownership(empty_database_url)
     store = PostgresOwnershipStore(empty_database_url)
     settings = Settings(
-        cell="cell", region="a", founder="a", databases=dict.fromkeys("ab", "postgresql://x@127.0.0.1:1/x"),
+        cell="cell", region="a", founder="a", databases=dict.fromkeys("abc", "postgresql://x@127.0.0.1:1/x"),
         ownership_url=empty_database_url, valkey_url="redis://127.0.0.1:1/0", data=tmp_path / "data",
         binaries=tmp_path, bind_host="127.0.0.1", bind_port=0, timing=Timing(), key=KEY,
     )  # fmt: skip
-    with serving(Keeper(settings, store), settings) as port:
-        yield Asked(settings, store, port)
+    keeper = Keeper(settings, store)
+    with serving(keeper, settings) as port:
+        yield Asked(keeper, settings, store, port)
     store.close()
 
 
@@ -84,6 +86,37 @@ def test_only_who_has_the_cells_key_is_heard(asked: Asked) -> None:
     assert asked.post("hand-over", wish | {"more": 1})[0] == 400
     assert asked.post("go-away", wish)[0] == 404
     assert asked.post("override", {"epoch": epoch, "reason": "impatience"})[0] == 409
+
+
+def test_a_site_rejoins_only_if_it_was_meant(asked: Asked) -> None:
+    epoch = asked.store.claim_cell("cell", region="b", expected=None).epoch
+    status, said = asked.post("rejoin", {"epoch": epoch, "region": "c"})
+    assert (status, said["detail"]) == (409, "that was meant for c: this is a")
+    status, said = asked.post("rejoin", {"epoch": epoch, "region": "a"})
+    assert (status, "was not read yet" in said["detail"]) == (409, True)
+
+
+def test_votes_are_given_up_where_they_were_waited_for(asked: Asked) -> None:
+    store = asked.store
+    first = store.claim_cell("cell", region="b", expected=None).epoch
+    store.record_promotion(
+        PromotionRecord(cell="cell", timeline=1, epoch=first, region="b", parent=0, fork=0)
+    )
+    wish = {"epoch": first, "reason": "c burnt down"}
+    assert "nobody takes cell over" in asked.post("override", wish)[1]["detail"]
+    epoch = wish["epoch"] = store.claim_cell("cell", region="a", expected=first).epoch
+    assert "no site has voted" in asked.post("override", wish)[1]["detail"]
+    store.cast_vote("cell", epoch=epoch, region="a", place="0/64 on 1")
+    assert "since 0 s" in asked.post("override", wish)[1]["detail"]  # its keeper waits for none
+    status = asked.keeper.status
+    status.missing, status.epoch = ("c",), epoch
+    status.log.append((time.time() - 5, "WAIT", "the votes of c are missing"))
+    assert "since 5 s" in asked.post("override", wish)[1]["detail"]
+    status.log.append((time.time() - 60, "WAIT", "the votes of c are missing"))
+    assert asked.post("override", wish) == (200, {"said": f"epoch {epoch} of cell is decided without c"})
+    store.cast_vote("cell", epoch=epoch, region="c", place="0/64 on 1")
+    status_code, said = asked.post("override", wish)
+    assert (status_code, "none is to be given up" in said["detail"]) == (409, True)
 
 
 def test_a_cut_ends_by_itself(asked: Asked) -> None:

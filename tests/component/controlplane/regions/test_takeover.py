@@ -128,12 +128,15 @@ async def test_a_missing_vote_is_waited_for_until_an_operator_gives_it_up(kept: 
     c.start()
     await eventually(lambda: kept.follow("a"), timeout=60)
     with pytest.raises(Refused, match="nobody takes cell over"):
-        override(b.settings, kept.store, reason="impatience")
+        override(b.settings, kept.store, kept.store.cell("cell"), reason="impatience", waited=60)
     c.die()
     a.die()
     await eventually(lambda: "the votes of c are missing" in b.keeper.status.why, timeout=60)
     assert kept.owner() is None
-    assert "without c" in override(b.settings, kept.store, reason="c burnt down")
+    row = kept.store.cell("cell")
+    with pytest.raises(Refused, match="the votes of c are waited for by b since 0 s"):
+        override(b.settings, kept.store, row, reason="impatience", waited=0)
+    assert "without c" in override(b.settings, kept.store, row, reason="c burnt down", waited=60)
     await eventually(lambda: kept.owner() is b, timeout=60)
     # Both come back, and find out what they are.
     a.start()

@@ -29,6 +29,8 @@ _TABLE = {
     (State.HAND_OVER, Event.LIFTED): State.CATCH_UP,
     (State.HAND_OVER, Event.TAKEN): State.WATCH,
     (State.TAKEOVER, Event.TAKEN): State.WATCH,
+    (State.CATCH_UP, Event.TAKEN): State.WATCH,
+    (State.WATCH, Event.TAKEN_BACK): State.CATCH_UP,
     (State.TAKEOVER, Event.OWNER_ANSWERS): State.CATCH_UP,
     (State.WATCH, Event.CALM): State.DONE,
     (State.UNDOING, Event.UNDONE): State.ABORTED,
@@ -62,8 +64,8 @@ def test_any_way_keeps_its_promises(events: list[Event]) -> None:
         target = after(state, event)
         if target is None:
             continue
-        if event is Event.BACK:
-            asked = moved = False  # the same way, in the other direction
+        if event in (Event.BACK, Event.TAKEN_BACK):
+            asked = moved = False  # the same way, in the other direction; or once more
         if target is State.HAND_OVER:
             asked = True
         moved |= event in (Event.HANDED_OVER, Event.TAKEN)
@@ -82,6 +84,19 @@ def test_what_was_asked_for_is_settled_whatever_the_whole_does() -> None:
     assert HELD_BY_PAUSE == ABORTABLE
 
 
+@given(st.lists(st.sampled_from(Event), max_size=60))
+def test_whoever_is_under_way_can_be_given_up(events: list[Event]) -> None:
+    """From anywhere an end is reached by what needs no other region: an abort, a wish that did not hold, a
+    cell that is left where it is watched."""
+    state = State.WAITING
+    for event in events:
+        state = after(state, event) or state
+    for _ in range(3):
+        for event in (Event.ABORT, Event.UNDONE, Event.LIFTED, Event.CALM):
+            state = after(state, event) or state
+    assert state in ENDED
+
+
 @pytest.mark.parametrize(
     ("state", "verb"), list(itertools.product(Whole, ("pause", "resume", "abort", "end")))
 )
@@ -91,6 +106,7 @@ def test_every_verb_of_the_whole(state: Whole, verb: str) -> None:
         (Whole.PAUSED, "resume"): Whole.RUNNING,
         (Whole.RUNNING, "abort"): Whole.ABORTING,
         (Whole.PAUSED, "abort"): Whole.ABORTING,
+        (Whole.ABORTING, "abort"): Whole.ABORTING,
         (Whole.RUNNING, "end"): Whole.DONE,
         (Whole.ABORTING, "end"): Whole.ABORTED,
     }

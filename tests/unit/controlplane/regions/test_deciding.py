@@ -105,6 +105,7 @@ def test_whom_an_act_is_about_is_said() -> None:
     assert followed == Decision(act=Act.FOLLOW, why="a is the primary", whom="a")
     missing = decide(known("b", voted(8), row("b", 8), votes={"b": at(90)}))
     assert missing.why == "the votes of c are missing"
+    assert missing.missing == ("c",)
 
 
 @pytest.mark.parametrize(
