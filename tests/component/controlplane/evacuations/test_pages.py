@@ -99,6 +99,12 @@ def test_an_evacuation_and_a_rehearsal_say_how_far_they_are(client: Client) -> N
         running.refresh_from_db()
         assert running.state == state
     assert AuditEvent.objects.filter(action__in=["evacuation.pause", "evacuation.abort"]).count() == 2
+    assert "Bring nothing more back" not in _text(client, page)
+    Evacuation.objects.filter(pk=running.pk).update(hand_back=True)
+    assert "Bring nothing more back" in _text(client, page)
+    client.post(f"/admin/pages/{page}", {"verb": "abort", "reason": "its region is gone"})
+    running.refresh_from_db()
+    assert (running.state, running.hand_back) == ("ABORTING", False)
 
     done = Rehearsal.objects.create(region_id="here", state="DONE", seconds=60, started_by="tests")
     counted = {
