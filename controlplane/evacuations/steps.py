@@ -320,9 +320,7 @@ def reopen(row: EvacuatedCell, *, where: str) -> None:
             Q(returning=True) | Q(facts__owner_silent=True), state=State.ABORTED.value
         )
         left = (
-            EvacuatedCell.objects.filter(
-                closed, cell=row.cell_id, evacuation__kind=EvacuationKind.EVACUATE
-            )
+            EvacuatedCell.objects.filter(closed, cell=row.cell_id, evacuation__kind=EvacuationKind.EVACUATE)
             .exclude(state_before="")
             .order_by("-id")
             .first()

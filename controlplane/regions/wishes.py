@@ -92,9 +92,7 @@ def _write(path: Path, text: str) -> None:
     aside.replace(path)
 
 
-def hand_over(
-    settings: Settings, row: CellOwnership | None, *, to: str, until: float | None = None
-) -> str:
+def hand_over(settings: Settings, row: CellOwnership | None, *, to: str, until: float | None = None) -> str:
     """Asks this site's keeper, the owner's, to make another region the owner; what was asked. It is begun
     under the epoch of `row`, before `until` (seconds since 1970), or not at all."""
     if row is None or row.region != settings.region:
@@ -120,9 +118,7 @@ def rejoin(settings: Settings, row: CellOwnership | None) -> str:
     return f"{settings.region} becomes a standby of {row.region}"
 
 
-def missing_votes(
-    settings: Settings, store: OwnershipStore, row: CellOwnership | None
-) -> tuple[str, ...]:
+def missing_votes(settings: Settings, store: OwnershipStore, row: CellOwnership | None) -> tuple[str, ...]:
     """The sites whose votes the takeover of `row`'s epoch waits for. `Refused` where it waits for none."""
     promotions = [promotion_of(record) for record in store.promotions(settings.cell)]
     last = newest(promotions)

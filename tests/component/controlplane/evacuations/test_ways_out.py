@@ -103,9 +103,7 @@ def two(control: None, ownership_url: str, ownership: OwnershipStore, tmp_path: 
         for region, keeper in made.keepers.items():
             port = stack.enter_context(serving(keeper, made.settings[region]))
             made.urls[region] = f"http://127.0.0.1:{port}"
-            register_site(
-                cell=name, region=region, keeper_url=made.urls[region], actor=ACTOR, reason=REASON
-            )
+            register_site(cell=name, region=region, keeper_url=made.urls[region], actor=ACTOR, reason=REASON)
         made.owned_by("here")
         yield made
 
