@@ -146,8 +146,9 @@ class _Erased:
 
     def __call__(self, tenant: str) -> bool:
         if tenant not in self._known:
+            erased = self._owner.execute(_SQL["return_erased"], {"tenant": tenant}).fetchone() == (True,)
             known = self._owner.execute(_SQL["return_tenants"], {"tenants": [tenant]}).fetchone()
-            self._known[tenant] = known is None and self._gone(uuid.UUID(tenant))
+            self._known[tenant] = erased or (known is None and self._gone(uuid.UUID(tenant)))
         return self._known[tenant]
 
 

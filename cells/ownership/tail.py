@@ -58,6 +58,12 @@ def tail_of(own_url: str, *, owner_url: str, epoch: int) -> list[TailRow]:
         return found + _unknown(owner, page, since, epoch)
 
 
+def was_handed_in(own_url: str, *, region: str, epoch: int) -> bool:
+    """Whether the cluster at `own_url` knows that all of a region's tail came to the owner under `epoch`."""
+    with connected(own_url) as own:
+        return own.execute(_SQL["return_read"], {"region": region, "epoch": epoch}).fetchone() is not None
+
+
 def _unknown(
     owner: psycopg.Connection[tuple[Any, ...]], page: list[TailRow], since: object, epoch: int
 ) -> list[TailRow]:

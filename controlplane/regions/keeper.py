@@ -249,6 +249,8 @@ class Keeper:
                     self._settings.databases[row.region], primary=row.region, epoch=row.epoch
                 )
                 self._look_whether_fed(row, known.look)
+                if self.status.streaming:
+                    self._returning.forget_tails()
             case Act.FENCE | Act.UNFENCE:
                 self._tenure.lost()
                 self._folder.end_server()

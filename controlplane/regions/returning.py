@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from cells.ownership.handing_in import HandedIn, hand_in
-from cells.ownership.tail import tail_of
+from cells.ownership.tail import tail_of, was_handed_in
 from cells.standby.cluster import Cluster
 from cells.standby.folder import Folder
 from controlplane.ownership import OwnershipStore
@@ -20,6 +20,8 @@ from controlplane.ownership.store import CellOwnership
 from controlplane.regions.settings import Settings
 
 _LOG = structlog.get_logger(__name__)
+#: Between looks for tails that are needed no longer.
+_TAILS_SECONDS = 60.0
 
 
 class Returning:
@@ -32,7 +34,7 @@ class Returning:
         self._store = store
         self._folder = folder
         self._clock = clock
-        self._again_at = float("-inf")
+        self._again_at = self._tails_at = float("-inf")
         self._handed_in: tuple[int, HandedIn, int] | None = (
             None  # under which epoch, what, the owner's place then
         )
@@ -76,6 +78,21 @@ class Returning:
             dropped=done.dropped,
             file=str(file),
         )
+
+    def forget_tails(self) -> None:
+        """The site follows: what it handed in is in the owner's database and in its own, and a file with
+        everybody's rows is kept no longer. What a wish kept from being handed in stays: nobody else has it."""
+        if self._clock() < self._tails_at:
+            return
+        self._tails_at = self._clock() + _TAILS_SECONDS
+        region = self._settings.region
+        for file in self._settings.data.parent.glob("tail-*.jsonl"):
+            epoch = file.stem.removeprefix("tail-")
+            if not (epoch.isascii() and epoch.isdigit()):
+                continue
+            if was_handed_in(self._settings.databases[region], region=region, epoch=int(epoch)):
+                file.unlink(missing_ok=True)
+                _LOG.info("tail removed", cell=self._settings.cell, region=region, file=str(file))
 
     def _gone(self, tenant: uuid.UUID) -> bool:
         return self._store.tenant(tenant) is None

@@ -96,6 +96,10 @@ SELECT epoch FROM cell WHERE epoch = %(epoch)s AND lease_until > clock_timestamp
 -- Which of some tenants (tenant_id) this database knows, and whether a move lets nothing be written for them just now.
 SELECT tenant_id, state = 'SEALED' FROM tenants WHERE tenant_id = ANY(%(tenants)s::uuid[]);
 
+-- name: return_erased
+-- Whether this database has erased the tenant (tenant_id), or is at it: nothing brings it back.
+SELECT EXISTS (SELECT FROM erased_tenants WHERE tenant_id = %(tenant)s::uuid);
+
 -- name: return_begin
 -- A region begins to hand in what it has to this owner.
 INSERT INTO returns (region, epoch) VALUES (%(region)s, %(epoch)s) ON CONFLICT DO NOTHING;

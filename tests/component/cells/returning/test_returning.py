@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 
@@ -12,8 +13,13 @@ from cells.api.returned import entry_document
 from cells.domain import ids
 from cells.domain.job import JobState
 from cells.domain.run import RunState
+from cells.ownership.lease import Timing
 from cells.returns import Outcome, ReturnedEntry
-from tests.component.cells.returning.conftest import Lost
+from cells.standby.folder import Folder
+from controlplane.ownership.postgres import PostgresOwnershipStore
+from controlplane.regions.returning import Returning
+from controlplane.regions.settings import Settings
+from tests.component.cells.returning.conftest import AFTER, Lost
 from tests.component.cells.store.world import (
     TARGET,
     every,
@@ -216,3 +222,39 @@ def test_entries_are_told_as_their_tenant_knows_things() -> None:
     shapes.ReturnedEntry.model_validate_json(msgspec.json.encode(document))
     assert document["id"] == ids.encode(ids.JOB, job)
     assert document["times"]["due_at"] == "2026-11-30T06:00:00+00:00"
+
+
+async def test_an_erased_tenant_is_dropped_and_the_tail_goes_with_it(
+    lost: Lost, postgres_url: str, tmp_path: Path
+) -> None:
+    there, tenant = lost.world, lost.world.a.tenant_id
+    await there.create(new_job(now() + timedelta(hours=2)))
+    async with lost.taken_over(postgres_url) as owner:
+        # Erased while the region was away; where the ownership row is still there nobody calls it gone.
+        await owner.world.sql.execute("DELETE FROM tenants WHERE tenant_id = %s", [tenant])
+        await owner.world.sql.execute(
+            "INSERT INTO erased_tenants (tenant_id, erasure_id, erased_at) VALUES (%s, %s, now())",
+            [tenant, new_id()],
+        )
+        settings = Settings(
+            cell="cell-1", region="a", founder="a", databases={"a": lost.owner_url, "b": lost.owner_url},
+            ownership_url="", valkey_url="", data=tmp_path / "data", binaries=tmp_path,
+            bind_host="127.0.0.1", bind_port=0, timing=Timing(),
+        )  # fmt: skip
+        store = PostgresOwnershipStore(lost.url)
+        folder = Folder(settings.data, site="a", binaries=tmp_path)
+        handed, given_up = tmp_path / f"tail-{AFTER}.jsonl", tmp_path / "tail-3.jsonl"
+        for file in (handed, given_up):
+            file.write_text(tenant.hex)
+
+        def follows() -> list[str]:
+            """The files that are left when the site, a copy of the owner, looks for them."""
+            Returning(settings, store, folder, lambda: 0.0).forget_tails()
+            return sorted(file.name for file in tmp_path.glob("tail-*"))
+
+        assert follows() == ["tail-3.jsonl", f"tail-{AFTER}.jsonl"]
+        done = lost.hand_in()
+        assert (done.entries, done.dropped) == (0, 1)
+        assert await owner.world.value("SELECT count(*) FROM reconciliation") == 0
+        assert follows() == ["tail-3.jsonl"]
+        store.close()
