@@ -66,16 +66,18 @@ def account_of(tenant_id: uuid.UUID) -> Account:
 
 
 def accounts_of(tenants: Sequence[uuid.UUID]) -> dict[uuid.UUID, Account]:
-    """The accounts of some tenants; those that are none are left out."""
+    """The accounts of some tenants; those that are none are left out. Of a tenant that is gone for good the
+    account is what was frozen: what it owes is billed all the same."""
     rows = BillingAccount.objects.in_bulk(tenants)
+    people = people_of(tenants)
+    nobody: tuple[str, list[str]] = ("", [])
     return {
         tenant_id: _account(
             rows.get(tenant_id)
             or BillingAccount(tenant_id=tenant_id, currency=settings.BILLING_CURRENCY, version=1),
-            name,
-            owners,
+            *people.get(tenant_id, nobody),
         )
-        for tenant_id, (name, owners) in people_of(tenants).items()
+        for tenant_id in {**people, **rows}
     }
 
 
@@ -97,6 +99,23 @@ def lock_account(tenant_id: uuid.UUID) -> None:
     """Takes the tenant's lock until the transaction ends: before invoices, before number series."""
     with connection.cursor() as cursor:
         cursor.execute(_SQL["lock_account"], {"tenant_id": tenant_id, "currency": settings.BILLING_CURRENCY})
+
+
+@transaction.atomic
+def freeze_account(tenant_id: uuid.UUID) -> None:
+    """Writes down what invoices need of a tenant that goes for good: its name and its owners' addresses,
+    where its account says nothing else. Again, or when it is gone: what is written stays."""
+    found = people_of([tenant_id]).get(tenant_id)
+    if found is None:
+        return
+    name, owners = found
+    lock_account(tenant_id)
+    row = BillingAccount.objects.get(pk=tenant_id)
+    said: dict[str, Any] = {} if row.legal_name else {"legal_name": name}
+    if not row.emails and owners:
+        said["emails"] = list(owners)
+    if said:
+        BillingAccount.objects.filter(pk=tenant_id).update(**said, version=F("version") + 1, updated_at=Now())
 
 
 def shown_taxes(taxes: Sequence[TaxRate]) -> list[dict[str, str]]:

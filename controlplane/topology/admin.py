@@ -111,6 +111,7 @@ class RelocationAdmin(ReadOnlyAdmin):
 
 @admin.register(Tenure)
 class TenureAdmin(ReadOnlyAdmin):
-    list_display = ("tenant", "cell", "epoch", "since", "until")
+    # By its id: a stay outlives its tenant.
+    list_display = ("tenant_id", "cell", "epoch", "since", "until")
     search_fields = ("tenant__slug",)
-    list_select_related = ("tenant", "cell")
+    list_select_related = ("cell",)

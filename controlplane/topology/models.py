@@ -139,10 +139,13 @@ class Placement(models.Model):
 
 
 class Tenure(models.Model):
-    """One stay of a tenant on a cell under one epoch: the history meters are checked against."""
+    """One stay of a tenant on a cell under one epoch: the history meters are checked against. It outlives its
+    tenant: months in which that lived are closed and billed when it is gone."""
 
     id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.CASCADE, related_name="tenures")
+    tenant = models.ForeignKey(
+        "tenants.Tenant", on_delete=models.DO_NOTHING, db_constraint=False, related_name="tenures"
+    )
     cell = models.ForeignKey(Cell, on_delete=models.PROTECT, related_name="tenures")
     epoch = models.BigIntegerField()
     since = models.DateTimeField(db_default=Now())
