@@ -68,6 +68,11 @@ def people_of(tenants: Sequence[uuid.UUID]) -> Mapping[uuid.UUID, tuple[str, lis
     return found
 
 
+def is_going(tenant_id: uuid.UUID) -> bool:
+    """Whether a tenant is being erased: nothing of it is exported any more."""
+    return bool(import_string(settings.BILLING_GOING)(tenant_id))
+
+
 def delay_low(*, tenant_id: uuid.UUID, delayed: bool, actor: Actor, reason: str) -> None:
     """Has a tenant's LOW work wait, or go on: what is published in its configuration."""
     import_string(settings.BILLING_DELAY_LOW)(

@@ -263,6 +263,7 @@ BILLING_AUDIT = "controlplane.events.recording.record"
 BILLING_READ = "controlplane.operators.reads.record_read"
 BILLING_WANT = "controlplane.events.recording.want"
 BILLING_PEOPLE = "controlplane.tenants.billed.people_of"
+BILLING_GOING = "controlplane.custody.going.is_going"
 BILLING_DELAY_LOW = "controlplane.tenants.actions.tenants.delay_low"
 BILLING_CURRENCY = "USD"  # of tenants whose billing account says nothing else
 #: Who writes invoices. Numbers are counted by `key`, without gaps.
@@ -389,6 +390,7 @@ OUTBOX_HANDLERS = {
     "billing_mail_invoice": "billing.invoices.mails.mail_invoice",
     "billing_mail_credit_note": "billing.invoices.mails.mail_credit_note",
     "billing_mail_budget": "billing.budgets.watching.mail_budget",
+    "mail_erasure": "controlplane.custody.mails.mail_erasure",
     "mail_notification_rule_stopped": "controlplane.notifications.mails.mail_stopped",
     "stripe_invoice": "billing.stripe.invoicing.push_invoice",
 }

@@ -17,7 +17,7 @@ from django.db.models import F
 from billing.exports.machine import Cadence, Dataset, ExportState, Format
 from billing.exports.models import Export, ExportSchedule
 from billing.exports.places import SCRATCH, Retryable, check_url, folder_of, open_place, sweep, usual_place
-from billing.hooks import BILLING, Actor, audit
+from billing.hooks import BILLING, Actor, audit, is_going
 from billing.months import DAY, month_of, next_month
 from billing.refusals import Conflicting, NotFound, VersionMismatch, refuse_faults
 from billing.sql import named_sql
@@ -77,6 +77,8 @@ def request_export(
     refuse_faults(faults)
     if tenant_id is not None and about_tenant_id != tenant_id:
         raise NotFound("no such tenant")
+    if about_tenant_id is not None and is_going(about_tenant_id):
+        raise Conflicting("the tenant is being erased: nothing of it is exported any more")
     waiting = Export.objects.filter(
         tenant_id=tenant_id, state__in=[ExportState.REQUESTED, ExportState.RUNNING]
     ).count()

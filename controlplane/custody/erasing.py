@@ -25,12 +25,15 @@ from billing.exports.places import Retryable
 from billing.invoices.models import Invoice
 from controlplane.actors import Actor
 from controlplane.custody import forgetting
+from controlplane.custody.mails import TOPIC
 from controlplane.custody.models import Erasure, ErasureState, TenantExport
 from controlplane.errors import Conflicting, Forbidden, NotFound, invalid
-from controlplane.events.recording import record
+from controlplane.events.recording import record, want
 from controlplane.locks import lock_tenant
+from controlplane.ownership.store import OwnershipUnavailable
 from controlplane.sql import named_sql
-from controlplane.tenants.models import Tenant
+from controlplane.tenants.actions.api_keys import made_for_owners
+from controlplane.tenants.models import ApiKey, Tenant
 from controlplane.topology.cell_client import CellUnreachable, call_cell
 from controlplane.topology.models import Cell, CellState
 
@@ -93,10 +96,10 @@ def request_erasure(
     *, tenant_id: uuid.UUID, confirm: str, actor: Actor, reason: str, key: bool = False
 ) -> Requested:
     """Asks for a tenant to be erased once the time of grace is over; until then everything goes on, and it
-    can be cancelled. Owners and operators may; with `key`, a key of the whole tenant. `confirm` is the
-    tenant's slug, typed."""
-    if not (actor.owner or actor.operator or key):
-        raise Forbidden("only owners and operators erase a workspace")
+    can be cancelled. Owners and operators may; with `key`, a key of the whole tenant that one of these made.
+    Every owner hears of it. `confirm` is the tenant's slug, typed."""
+    if not (actor.owner or actor.operator or (key and made_for_owners(tenant_id, actor))):
+        raise Forbidden("only owners and operators erase a workspace, and keys that they made")
     numbers = plan(tenant_id)
     if confirm != numbers["slug"]:
         raise invalid("/confirm", f"is to be the workspace's short name, {numbers['slug']}")
@@ -121,6 +124,7 @@ def _requested(tenant_id: uuid.UUID, numbers: dict[str, Any], actor: Actor, reas
         action="tenant.erasure_request", subject=made.public_id, tenant_id=tenant_id, actor=actor,
         reason=reason, after={"due_at": made.due_at.isoformat()},
     )  # fmt: skip
+    want(topic=TOPIC, subject=str(made.id))
     return Requested(
         erasure=made,
         link=f"{settings.CONFIGURATION.console_url.rstrip('/')}/erasures/{made.public_id}/{secret}",
@@ -129,12 +133,16 @@ def _requested(tenant_id: uuid.UUID, numbers: dict[str, Any], actor: Actor, reas
 
 @transaction.atomic
 def cancel_erasure(*, erasure_id: uuid.UUID, actor: Actor, reason: str, key: bool = False) -> Erasure:
-    """It is not erased. Until the time of grace is over only."""
-    if not (actor.owner or actor.operator or key):
-        raise Forbidden("only owners and operators cancel an erasure")
+    """It is not erased. Until the time of grace is over only. What a key asked for a key may cancel that
+    may ask for it; what an owner or an operator asked for, only they."""
     erasure = Erasure.objects.select_for_update().filter(pk=erasure_id).first()
     if erasure is None:
         raise NotFound("no such erasure")
+    if not (actor.owner or actor.operator):
+        if not (key and made_for_owners(erasure.tenant_id, actor)):
+            raise Forbidden("only owners and operators cancel an erasure, and keys that they made")
+        if not _asked_by_key(erasure):
+            raise Forbidden("an owner or an operator asked for it: only they cancel it")
     if erasure.state == ErasureState.CANCELLED:
         return erasure
     if erasure.state != ErasureState.REQUESTED:
@@ -145,7 +153,14 @@ def cancel_erasure(*, erasure_id: uuid.UUID, actor: Actor, reason: str, key: boo
         action="tenant.erasure_cancel", subject=erasure.public_id, tenant_id=erasure.tenant_id, actor=actor,
         reason=reason, before={"state": "REQUESTED"}, after={"state": "CANCELLED"},
     )  # fmt: skip
+    want(topic=TOPIC, subject=str(erasure.id))
     return erasure
+
+
+def _asked_by_key(erasure: Erasure) -> bool:
+    """Whether one of the tenant's own keys asked for it."""
+    kind, _, key_id = erasure.requested_by.partition(":")
+    return kind == "key" and ApiKey.objects.filter(pk=key_id, tenant=erasure.tenant_id).exists()
 
 
 def open_erasure(tenant_id: uuid.UUID) -> Erasure | None:
@@ -201,7 +216,7 @@ def run(erasure_id: uuid.UUID) -> bool:
         name, do = STEPS[erasure.step]
         try:
             waits = do(erasure)
-        except (CellUnreachable, Retryable) as away:
+        except (CellUnreachable, Retryable, OwnershipUnavailable) as away:
             waits = str(away)
         except Exception as fault:  # noqa: BLE001 - whatever it is, people read it and it is tried again
             _LOG.exception("a step of an erasure failed", erasure=str(erasure), step=name)

@@ -23,6 +23,7 @@ from billing.exports.writing import part_of
 from billing.refusals import Refused as BillingRefused
 from controlplane.actors import Actor, service
 from controlplane.custody.contents import KINDS, plain, still_there
+from controlplane.custody.going import is_going
 from controlplane.custody.models import OPEN, ExportState, TenantExport
 from controlplane.errors import Conflicting, Forbidden, NotFound
 from controlplane.events.recording import record
@@ -47,6 +48,8 @@ def request_export(*, tenant_id: uuid.UUID, actor: Actor, reason: str, key: bool
     if not (actor.owner or actor.operator or key):
         raise Forbidden("only owners export everything")
     lock_tenant(tenant_id)
+    if is_going(tenant_id):
+        raise Conflicting("the workspace is being erased: nothing of it is exported any more")
     under_way = TenantExport.objects.filter(tenant_id=tenant_id, state__in=OPEN).first()
     if under_way is not None:
         raise Conflicting(f"{under_way.public_id} is under way already")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,14 @@ from django.utils import timezone
 from billing.exports.models import Export
 from billing.exports.places import folder_of as billing_folder
 from billing.exports.places import open_place, sweep
+from billing.pricing.accounts import freeze_account
 from controlplane.actors import service
 from controlplane.custody.certificates import FORMAT, certify
 from controlplane.custody.exporting import folder_of
 from controlplane.custody.holdings import ELSEWHERE, KEPT
+from controlplane.custody.mails import tell_begun
 from controlplane.custody.models import Erasure, ErasureState, TenantExport
+from controlplane.evacuations.keepers import statuses_of
 from controlplane.events.models import Change
 from controlplane.events.recording import publish, record
 from controlplane.identity import TENANT, encode
@@ -30,11 +33,13 @@ from controlplane.moves.actions import abort_move
 from controlplane.moves.machine import ABORTABLE, ENDED, State
 from controlplane.moves.models import MoveStep, TenantMove
 from controlplane.notifications.models import DeliveredEvent, Delivery, DeliveryAttempt
+from controlplane.ownership import Superseded
+from controlplane.ownership.installed import installed_store
 from controlplane.sql import named_sql
 from controlplane.tenants.actions.tenants import suspend_tenant
 from controlplane.tenants.models import ApiKey, Tenant, tenant_uuid
 from controlplane.topology.cell_client import CellUnreachable, call_cell
-from controlplane.topology.models import Cell, CellState, Relocation, Tenure
+from controlplane.topology.models import Cell, CellState, Relocation, Site, Tenure
 from controlplane.workspace.pool import drop
 
 _SQL = named_sql(Path(__file__).parent / "sql" / "erasures.sql")
@@ -43,12 +48,15 @@ _ACTOR = service("erasure")
 _AUDIT = "events_auditevent"
 #: Rows deleted in one transaction; how long one cell is asked in one go, and one call may take (seconds).
 _PAGE, _WORK_SECONDS, _CALL_SECONDS = 5000, 20, 60.0
+#: How long one file of an export may be put behind the end of its lease (seconds).
+_PUT_SECONDS = 120
 
 
 def pause(erasure: Erasure) -> str:
-    """Nothing of the tenant begins any more; and which cells are to be asked is written down."""
+    """Nothing of the tenant begins any more; which cells are to be asked is written down; its owners hear of
+    it while they are known."""
     if "cells" in erasure.done:
-        return ""
+        return tell_begun(erasure)
     with transaction.atomic():
         suspend_tenant(tenant_id=erasure.tenant_id, actor=_ACTOR, reason=erasure.public_id)
         held = Tenure.objects.filter(tenant=erasure.tenant_id).values_list("cell_id", flat=True)
@@ -60,7 +68,7 @@ def pause(erasure: Erasure) -> str:
             actor=_ACTOR, reason="", after={"cells": len(erasure.done["cells"])},
         )  # fmt: skip
         erasure.save(update_fields=["done"])
-    return ""
+    return tell_begun(erasure)
 
 
 @transaction.atomic
@@ -101,7 +109,33 @@ def cells(erasure: Erasure) -> str:
             told[name] = {"done": False, "why": str(away)[:300]}
         if not told[name]["done"]:
             waits.append(f"{name} {told[name]['why']}")
+    if not waits:
+        _release(erasure.tenant_id)
+        for name, apart in _apart(told).items():
+            told[name]["apart"] = apart
     return "; ".join(waits)
+
+
+def _release(tenant_id: uuid.UUID) -> None:
+    """No cell owns the tenant any more: none that is taken over is given it, and a copy of an earlier time
+    that asks whose it is hears nothing."""
+    store = installed_store()
+    while (owned := store.tenant(tenant_id)) is not None:
+        try:
+            store.release_tenant(tenant_id, expected=owned.epoch)
+        except Superseded:
+            continue  # a takeover claimed it just now
+
+
+def _apart(names: Collection[str]) -> dict[str, dict[str, str]]:
+    """Of some cells the sites that do not follow their owner just now: they still have what it has erased."""
+    sites = list(Site.objects.filter(cell__in=list(names), primary=False).exclude(keeper_url=""))
+    found: dict[str, dict[str, str]] = {}
+    for site, status in zip(sites, statuses_of(sites), strict=True):
+        if not (status.owns or status.streaming):
+            why = status.away or status.why or "it does not follow"
+            found.setdefault(site.cell_id, {})[site.region_id] = why[:300]
+    return found
 
 
 def _ask(cell: Cell, tenant_id: uuid.UUID, erasure_id: uuid.UUID) -> dict[str, Any]:
@@ -130,7 +164,14 @@ def again(cell: Cell, gone: Mapping[uuid.UUID, uuid.UUID]) -> int:
 
 
 def exports(erasure: Erasure) -> str:
-    """Files of exports, and the knowledge of them."""
+    """Exports end and their files go, once nobody may be writing one any more."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SQL["end_exports"], {"tenant": erasure.tenant_id})
+        cursor.execute(_SQL["end_billing_exports"], {"tenant": erasure.tenant_id})
+        cursor.execute(_SQL["written"], {"tenant": erasure.tenant_id, "seconds": _PUT_SECONDS})
+        written = int(cursor.fetchone()[0])
+    if written:
+        return f"waits for {written} exports whose files may still be written"
     files = 0
     of_custody = TenantExport.objects.filter(tenant_id=erasure.tenant_id)
     for export in of_custody:
@@ -138,10 +179,15 @@ def exports(erasure: Erasure) -> str:
     of_billing = Export.objects.filter(Q(tenant_id=erasure.tenant_id) | Q(about_tenant_id=erasure.tenant_id))
     for one in of_billing:
         files += sweep(open_place(one.place), billing_folder(one))
-    if url := settings.BILLING_EXPORTS["url"]:
-        files += sweep(open_place(url), f"{encode(TENANT, erasure.tenant_id)}/")
+    files += _strays(erasure)
     erasure.done["exports"] = {"files": erasure.done.get("exports", {}).get("files", 0) + files}
     return ""
+
+
+def _strays(erasure: Erasure) -> int:
+    """Files of the tenant that no row names."""
+    url = settings.BILLING_EXPORTS["url"]
+    return sweep(open_place(url), f"{encode(TENANT, erasure.tenant_id)}/") if url else 0
 
 
 def workspace(erasure: Erasure) -> str:
@@ -153,8 +199,13 @@ def workspace(erasure: Erasure) -> str:
 
 
 def rows(erasure: Erasure) -> str:
-    """All rows of the control plane that name the tenant, but those that are kept."""
+    """All rows of the control plane that name the tenant, but those that are kept: whom it is billed to and
+    until when it lived where stays, so its last months are closed and billed like the others'."""
     tenant = erasure.tenant_id
+    if waits := exports(erasure):  # what was asked for meanwhile: a row never goes before its files
+        return waits
+    freeze_account(tenant)
+    Tenure.objects.filter(tenant=tenant, until=None).update(until=Now())
     counts: dict[str, int] = erasure.done.setdefault("control", {})
     leftovers: tuple[tuple[str, QuerySet[Any]], ...] = (
         ("notification tries", DeliveryAttempt.objects.filter(delivery__rule__tenant=tenant)),
@@ -215,8 +266,8 @@ def look(erasure: Erasure) -> str:
                 left.append(f"{n} in {table}")
     if left:
         # Somebody who had begun before wrote it: it goes as the rest did.
-        rows(erasure)
-        return f"rows came back: {', '.join(left)}"
+        return rows(erasure) or f"rows came back: {', '.join(left)}"
+    erasure.done["exports"]["files"] += _strays(erasure)
     erasure.done["kept"] = kept
     return ""
 
@@ -253,6 +304,10 @@ def _content(erasure: Erasure) -> dict[str, Any]:
             }
             for one in told.get("beside", ())
         ]
+        not_reached += [
+            {"where": f"site {region} of cell {name}", "why": f"{why}; it goes when the site follows again"}
+            for region, why in sorted(told.get("apart", {}).items())
+        ]
     ended = erasure.finished_at and erasure.finished_at.isoformat()
     where += [
         {"where": "exports", "at": ended, "removed": done.get("exports", {})},
@@ -277,6 +332,6 @@ def _content(erasure: Erasure) -> dict[str, Any]:
         "kept": kept + [{"what": what, "rows": None, "why": why} for what, why in ELSEWHERE.items()],
         "not_reached": not_reached,
         "backups": f"Backups and logs of databases made before hold what they held; they end"
-        f" after {days} days. A cell that is restored from one is made to erase the tenant again.",
+        f" after {days} days. A cell that is restored from one is made to erase the tenant anew, soon.",
         "keys": f"{settings.CONFIGURATION.console_url.rstrip('/')}/erasures/keys",
     }

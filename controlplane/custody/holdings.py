@@ -7,6 +7,7 @@ from __future__ import annotations
 
 _LEDGER = "meter records and their sums, which invoices are traced to"
 _MONEY = "books of account: invoices and what they were made from are kept as long as the law says"
+_STAYS = "where it lived when: meter records are checked against it, and its last months closed"
 _STRIPE = "what was told to the payment provider, to settle invoices that are open"
 
 #: Table → why its rows stay.
@@ -25,7 +26,9 @@ KEPT: dict[str, str] = {
     "billing_credit_note": _MONEY,
     "billing_nothing_due": _MONEY,
     "billing_contract": _MONEY,
-    "billing_account": _MONEY,
+    "billing_account": "its name and the addresses of invoices: what it owes is billed when it is gone",
+    "billing_sent_mail": "which invoices were mailed, so that none is mailed twice",
+    "topology_tenure": _STAYS,
     "billing_stripe_customer": _STRIPE,
     "billing_stripe_cursor": _STRIPE,
     "billing_stripe_difference": _STRIPE,
@@ -35,8 +38,11 @@ KEPT: dict[str, str] = {
 
 #: What is kept elsewhere.
 ELSEWHERE: dict[str, str] = {
-    "ownership store": "the tenant's id, its last cell and epoch: no cell that returns may act for it",
     "erased_tenants of each cell": "the tenant's id, so that nothing brings it back",
     "routing feed": "the tenant's id for a day, so that every router learns that it is gone",
+    "cells restored from a backup": "may work for it until they are asked whom they refuse, some minutes"
+    " after they are back; then they erase it again",
+    "sites that went on alone": "a file beside the site's data with what only it had, until that was handed"
+    " in and the site follows again; where an operator gave the handing in up, until it is removed there",
     "people": "accounts belong to the people; they are members no more",
 }

@@ -81,7 +81,7 @@ class Returning:
 
     def forget_tails(self) -> None:
         """The site follows: what it handed in is in the owner's database and in its own, and a file with
-        everybody's rows is kept no longer. What a wish kept from being handed in stays: nobody else has it."""
+        everybody's rows is kept no longer. What a wish kept from that stays: nobody else has it."""
         if self._clock() < self._tails_at:
             return
         self._tails_at = self._clock() + _TAILS_SECONDS

@@ -133,6 +133,7 @@ class OwnErasureView(ApiView):
     )
     def post(self, request: Request) -> Response:
         """Has everything of the tenant erased for good, after a time of grace in which it can be cancelled.
+        For keys that an owner or an operator made; every owner hears of it by mail.
         The link in the answer, shown this once, fetches the certificate when the tenant is gone."""
         form = self.read(EraseOwn)
 
@@ -148,7 +149,8 @@ class CancelOwnErasureView(ApiView):
 
     @extend_schema(operation_id="cancel_own_erasure", request=Because, responses=ErasureDocument)
     def post(self, request: Request) -> Response:
-        """The tenant is not erased. Until the time of grace is over only."""
+        """The tenant is not erased. Until the time of grace is over only, and only where a key asked for it:
+        what an owner asked for owners cancel, in the console."""
         found = erasing.open_erasure(self.tenant_id)
         if found is None:
             raise NotFound("no erasure was asked for")

@@ -8,6 +8,24 @@ ORDER BY due_at, id LIMIT %(limit)s;
 UPDATE custody_erasure SET state = 'RUNNING', began_at = statement_timestamp()
 WHERE id = %(id)s AND state = 'REQUESTED' AND due_at <= statement_timestamp() RETURNING id;
 
+-- name: end_exports
+-- Exports of everything that are open end; until when somebody may still write a file stays known.
+UPDATE custody_tenantexport SET state = 'FAILED', lease = NULL, error = 'the tenant is erased', finished_at = statement_timestamp()
+WHERE tenant_id = %(tenant)s AND state IN ('REQUESTED', 'RUNNING');
+
+-- name: end_billing_exports
+-- The same for exports of billing, the tenant's and operators' about it.
+UPDATE billing_export SET state = 'FAILED', lease = NULL, error = 'the tenant is erased', finished_at = statement_timestamp()
+WHERE (tenant_id = %(tenant)s OR about_tenant_id = %(tenant)s) AND state IN ('REQUESTED', 'RUNNING');
+
+-- name: written
+-- How many exports of a tenant somebody may be writing who has not found out yet that they are over.
+SELECT (SELECT count(*) FROM custody_tenantexport
+        WHERE tenant_id = %(tenant)s AND leased_until > statement_timestamp() - make_interval(secs => %(seconds)s))
+     + (SELECT count(*) FROM billing_export
+        WHERE (tenant_id = %(tenant)s OR about_tenant_id = %(tenant)s)
+          AND leased_until > statement_timestamp() - make_interval(secs => %(seconds)s));
+
 -- name: tables
 -- Every table of the public schema with a column that names a tenant, and that column.
 SELECT c.relname::text, a.attname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid

@@ -18,8 +18,8 @@ from controlplane.events.models import Change
 from controlplane.events.recording import publish, record
 from controlplane.locks import lock_tenant
 from controlplane.tenants.keys import KeyText, new_key
-from controlplane.tenants.models import ApiKey
-from controlplane.tenants.roles import KEY_SCOPES
+from controlplane.tenants.models import ApiKey, Membership, User
+from controlplane.tenants.roles import KEY_SCOPES, Role
 
 #: How long the old key goes on after a rotation, if nothing else is said.
 DEFAULT_GRACE = timedelta(hours=24)
@@ -195,3 +195,21 @@ def revoke_api_key(*, tenant_id: uuid.UUID | None, key_id: str, actor: Actor, re
         before={"revoked_at": None}, after={"revoked_at": key.revoked_at.isoformat()},
     )  # fmt: skip
     return key
+
+
+def made_for_owners(tenant_id: uuid.UUID, actor: Actor) -> bool:
+    """Whether a tenant's key speaks for its owners: one of them made it and is one still, or an operator did.
+    Admins make keys with every scope, and come to no more by that than they may themselves."""
+    kind, _, key_id = actor.name.partition(":")
+    key = ApiKey.objects.filter(pk=key_id, tenant=tenant_id).first() if kind == "key" else None
+    if key is None:
+        return False
+    kind, _, maker = key.created_by.partition(":")
+    if kind == "user":
+        owning = Membership.objects.filter(
+            tenant=tenant_id, user=maker, role=Role.OWNER, user__is_active=True
+        )
+        return owning.exists() or User.objects.filter(pk=maker, is_staff=True, is_active=True).exists()
+    if kind == "key":
+        return ApiKey.objects.filter(pk=maker, tenant=None).exists()
+    return kind == "service"

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from controlplane.custody import certificates, erasing
 from controlplane.custody.models import Erasure
-from controlplane.tenants.models import User
+from controlplane.tenants.models import ApiKey, User
 from tests.component.controlplane.console.conftest import Signed, sign_in
 from tests.component.controlplane.signed import operator, tenant_admin
 
@@ -62,6 +62,10 @@ def test_by_the_api_and_by_operators(owner: Signed) -> None:
     slug = owner.base.rpartition("/")[2]
     tenant = owner.membership.tenant
     admin, operators = tenant_admin(tenant), operator()
+    key_id = admin.caller.actor.removeprefix("key:")
+    ApiKey.objects.create(id=key_id, tenant=tenant, name="x", sha256="0" * 64, scopes=["admin"])
+    assert admin.post("/v1/tenant/erasure", {"confirm": slug}).status == 403  # nobody knows who made it
+    ApiKey.objects.filter(pk=key_id).update(created_by=owner.membership.user.actor_name)
     shown = admin.get("/v1/tenant/erasure").json
     assert (shown["plan"]["slug"], shown["erasure"]) == (slug, None)
     assert admin.post("/v1/tenant/erasure", {"confirm": "x"}).status == 422

@@ -6,32 +6,48 @@ import base64
 import json
 import uuid
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from django.core import mail
 from django.db import connection
 from django.utils import timezone
 
+from billing.exports import requesting
+from billing.exports.machine import Dataset, Format
+from billing.invoices import drafting, settling
+from billing.invoices.checking import agrees
+from billing.invoices.models import Invoice
+from billing.invoices.tasks import draft_closed
 from billing.models import UsageDay
+from billing.refusals import Conflicting as BillingConflicting
+from controlplane.actors import Actor
 from controlplane.custody import certificates, erasing, exporting, tasks
 from controlplane.custody.holdings import KEPT
-from controlplane.custody.models import Erasure, ErasureState
+from controlplane.custody.models import Erasure, ErasureState, TenantExport
 from controlplane.errors import Conflicting, Forbidden, Invalid, NotFound
-from controlplane.events.models import AuditEvent, Change
+from controlplane.events.models import AuditEvent, Change, OutboxItem
+from controlplane.events.outbox import run_item
 from controlplane.identity import TENANT, encode
 from controlplane.notifications.models import NotificationRule
+from controlplane.ownership.installed import installed_store
 from controlplane.tenants.actions.api_keys import create_api_key
 from controlplane.tenants.actions.tenants import update_tenant
 from controlplane.tenants.models import Tenant, WorkspaceSchema
+from controlplane.topology.models import Site
+from controlplane.topology.tenures import tenures_of
+from tests.component.billing.months import close, used
 from tests.component.controlplane.factories import (
     ACTOR,
     REASON,
     CellFactory,
     MembershipFactory,
+    RegionFactory,
     TenantFactory,
 )
 from tests.component.controlplane.standin import StandInCell
@@ -131,10 +147,19 @@ def test_nothing_is_left_but_what_is_kept(
     with pytest.raises(Conflicting):
         erasing.cancel_erasure(erasure_id=asked.erasure.id, actor=ACTOR, reason=REASON)
     home.failing = False
+    RegionFactory(name="there")
+    Site.objects.create(
+        cell_id=home.name, region_id="there", url=home.url, primary=False, keeper_url="http://127.0.0.1:1"
+    )
     _over(asked.erasure)
     assert tasks.run_erasures() == 1
-    assert _tables(*ways) <= {"custody_erasure", "events_auditevent", "billing_usage_day", "routing_change"}
-    assert _tables(SECRET, SECRET.encode().hex()) == set()
+    assert _tables(*ways) <= {
+        *("custody_erasure", "events_auditevent", "billing_usage_day", "routing_change"),
+        *("billing_account", "topology_tenure"),
+    }
+    # Its name stays where invoices need it, and nowhere else.
+    assert _tables(SECRET, SECRET.encode().hex()) == {"billing_account"}
+    assert installed_store().tenant(tenant_id) is None
     assert {e.action for e in AuditEvent.objects.filter(tenant_id=tenant_id)} == {
         "tenant.erasure_request",
         "tenant.erasure_begin",
@@ -180,10 +205,112 @@ def _check(erasure: Erasure, home: str) -> None:
     assert content["tenant_id"] == encode(TENANT, erasure.tenant_id)
     where = {one["where"]: one["removed"] for one in content["erased"]}
     assert where[f"cell {home}"] == {"jobs": 3}
+    (apart,) = content["not_reached"]
+    assert (apart["where"], "does not answer" in apart["why"]) == (f"site there of cell {home}", True)
     assert (where["control plane"]["tenants_apikey"], where["exports"]) == (1, {"files": 1})
     kept = {one["what"]: one["rows"] for one in content["kept"]}
     assert (kept["billing_usage_day"], kept["custody_erasure"]) == (1, 1)
     assert not certificates.is_genuine({**said, "certificate": {**content, "tenant_id": "another"}})
+
+
+def test_what_it_owes_is_billed_when_it_is_gone(tenant: Tenant) -> None:
+    october, november = date(2026, 10, 1), date(2026, 11, 1)
+    for month in (october, november):
+        used(tenant, (month + timedelta(days=3), "job_runs", "HOME_ASYNC", 3_100_000))
+    close(tenant, october)
+    by: dict[str, Any] = {"actor": ACTOR, "reason": REASON}
+    before = drafting.open_draft(tenant_id=tenant.id, month=october, **by)
+    assert before is not None
+    owners = [one.user.email for one in tenant.memberships.all()]
+    asked = _asked(tenant)
+    _over(asked.erasure)
+    assert erasing.run(asked.erasure.pk)
+    ((_, _, _, until),) = tenures_of([tenant.id], timezone.now() - timedelta(days=1), timezone.now())
+    assert until is not None
+
+    close(tenant, november)
+    assert draft_closed(timezone.now() - timedelta(days=1)) == 1
+    after = Invoice.objects.exclude(pk=before.pk).get(tenant_id=tenant.id)
+    for draft in (before, after):
+        invoice = settling.finalize(invoice_id=draft.id, now=timezone.now(), **by)
+        assert (invoice.total, agrees(invoice)) == (Decimal("36.00"), True)
+        assert (invoice.recipient["name"], invoice.recipient["emails"]) == (f"Other {SECRET}", owners)
+        mail.outbox.clear()
+        run_item(OutboxItem.objects.get(topic="billing_mail_invoice", subject=str(invoice.id)).pk)
+        assert [one.to for one in mail.outbox] == [owners]
+
+
+def test_exports_under_way_end_first(tenant: Tenant, place: Path) -> None:
+    export = TenantExport.objects.get(tenant_id=tenant.id)
+    soon = timezone.now() + timedelta(seconds=60)
+    TenantExport.objects.filter(pk=export.pk).update(state="RUNNING", lease=uuid.uuid4(), leased_until=soon)
+    asked = _asked(tenant)
+    _over(asked.erasure)
+    assert not erasing.run(asked.erasure.pk)
+    asked.erasure.refresh_from_db()
+    assert asked.erasure.why.startswith("exports: waits for 1")
+    with pytest.raises(Conflicting, match="being erased"):
+        exporting.request_export(tenant_id=tenant.id, actor=ACTOR, reason=REASON)
+    today = timezone.now().date()
+    with pytest.raises(BillingConflicting, match="being erased"):
+        requesting.request_export(
+            tenant_id=tenant.id, about_tenant_id=tenant.id, dataset=Dataset.USAGE, file_format=Format.CSV,
+            since=today - timedelta(days=1), until=today, today=today, actor=ACTOR, reason=REASON,
+        )  # fmt: skip
+    # Whoever wrote it puts a last file, and learns that it is over.
+    (place / exporting.folder_of(export) / "late.jsonl").write_text(SECRET)
+    past = timezone.now() - timedelta(hours=1)
+    TenantExport.objects.filter(pk=export.pk).update(leased_until=past)
+    _over(asked.erasure)
+    assert erasing.run(asked.erasure.pk)
+    assert not [path for path in place.rglob("*") if path.is_file()]
+
+
+def test_keys_erase_only_for_owners_and_owners_hear_of_it(tenant: Tenant) -> None:
+    owner = tenant.memberships.get(role="owner").user
+    admin = MembershipFactory(tenant=tenant, role="admin").user
+
+    def key_of(maker: str) -> Actor:
+        issued = create_api_key(
+            tenant_id=tenant.id, name="key", scopes=["admin"], actor=Actor(name=maker), reason=REASON
+        )
+        return Actor(name=f"key:{issued.key.id}")
+
+    def ask(actor: Actor) -> Erasure:
+        return erasing.request_erasure(
+            tenant_id=tenant.id, confirm=tenant.slug, actor=actor, reason="", key=True
+        ).erasure
+
+    admins, owners = key_of(admin.actor_name), key_of(owner.actor_name)
+    for refused in (admins, key_of(admins.name), Actor(name="key:none")):
+        with pytest.raises(Forbidden):
+            ask(refused)
+    # What a key asked for, such a key cancels, and no other.
+    wish = ask(owners)
+    with pytest.raises(Forbidden):
+        erasing.cancel_erasure(erasure_id=wish.pk, actor=admins, reason="", key=True)
+    _mailed(wish, f"Other {SECRET} is to be erased", owner.email)
+    text = str(mail.outbox[0].body)
+    for said in (f"the API key {owners.name[4:]}", f"/{tenant.slug}/settings/erasure"):
+        assert said in text
+    assert erasing.cancel_erasure(erasure_id=wish.pk, actor=owners, reason="", key=True).state == "CANCELLED"
+    _mailed(wish, f"Other {SECRET} is not erased", owner.email)
+    # What an owner asked for, only owners and operators do.
+    wish = _asked(tenant).erasure
+    with pytest.raises(Forbidden):
+        erasing.cancel_erasure(erasure_id=wish.pk, actor=owners, reason="", key=True)
+    mail.outbox.clear()
+    _over(wish)
+    assert erasing.run(wish.pk)
+    assert [(one.subject, one.to) for one in mail.outbox] == [
+        (f"Other {SECRET} is being erased", [owner.email])
+    ]
+
+
+def _mailed(wish: Erasure, subject: str, to: str) -> None:
+    mail.outbox.clear()
+    assert run_item(OutboxItem.objects.get(topic="mail_erasure", subject=str(wish.pk)).pk)
+    assert [(one.subject, one.to) for one in mail.outbox] == [(subject, [to])]
 
 
 def test_it_is_asked_for_by_the_right_ones_and_can_be_cancelled(tenant: Tenant) -> None:
@@ -213,7 +340,7 @@ def test_of_every_table_it_is_decided_whether_it_is_kept() -> None:
         tables = {name for (name,) in cursor.fetchall()}
     erased = {
         *("billing_budget", "billing_budget_alert", "billing_export", "billing_export_schedule"),
-        *("billing_low_delay", "billing_sent_mail"),
+        "billing_low_delay",
     }
     kept = {table for table in KEPT if table.startswith("billing_")}
     assert {table for table in tables if table.startswith("billing_")} == kept | erased
