@@ -82,7 +82,9 @@ async def _begin(call: Call, job_id: str, body: BackfillIn, route: str, key: str
     backfill_id = services.fresh_id()
     if key is not None:
         # The same for each retry; a dry run makes none.
-        backfill_id = idempotency.job_id_for(call.tenant_id, route, key, call.raw_body)
+        backfill_id = idempotency.job_id_for(
+            call.tenant_id, route, key, call.raw_body, store=services.settings.stores.own
+        )
         if (known := await services.store.get_backfill(call.tenant_id, backfill_id)) is not None:
             return _begun(known)
     now = services.now()

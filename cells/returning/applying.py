@@ -53,6 +53,7 @@ class Applying:
             "workflow_definition.put": self._put_definition,
             "workflow.start": self._start_workflow,
             "workflow.signal": self._signal,
+            "store.use": self._use_store,
         }
 
     async def judge(self, intent: ReturnedIntent) -> Judged:
@@ -176,6 +177,15 @@ class Applying:
             await self._onward.remove([old] if old is not None else [])
         new = building.member_of(after, intent.tenant_id, version=after.version)
         await self._onward.add([new] if new is not None else [])
+
+    # --- stores --------------------------------------------------------------------------
+    async def _use_store(self, intent: ReturnedIntent, detail: Any) -> Judged:
+        """A local store holds rows of the tenant; the owner that knew it was lost."""
+        number = int(detail["name"])
+        if any(used.store == number for used in await self._store.local_stores_of(intent.tenant_id)):
+            return Outcome.ALREADY, None
+        await self._store.taking(intent).use_local_store(_fence(intent), number, host_id=self._host_id())
+        return Outcome.APPLIED, None
 
     # --- targets -------------------------------------------------------------------------
     async def _create_target(self, intent: ReturnedIntent, detail: Any) -> Judged:

@@ -7,7 +7,7 @@ local store has a copy of these for each tenant with rows in it: whole, and only
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,8 @@ from cells.store.database import Connection, fetch_all, fetch_one, fetch_row, ru
 from cells.stores.ports import Snapshot, Used, share_of
 
 _ACTOR = "service:cell"
+#: States at the owner in which what is kept here is at work.
+_AT_WORK = frozenset({"ACTIVE", "BARRIER", "SEALED"})
 #: No transaction of a cell is open for longer.
 _LONGEST_SECONDS = 60
 
@@ -45,14 +47,19 @@ class LocalStores(StoreBase):
                 )
             entry.intent(fence.tenant_id, "store.use", str(number), 0, 0)
 
-    async def local_stores_behind(self, *, limit: int) -> Sequence[tuple[uuid.UUID, int]]:
-        """Tenants and stores whose snapshot is not this owner's latest."""
+    async def local_stores_behind(
+        self, *, limit: int, but_not: Collection[tuple[uuid.UUID, int]] = ()
+    ) -> Sequence[tuple[uuid.UUID, int]]:
+        """Tenants and stores whose snapshot is not this owner's latest, of each store so many."""
+        tenants, stores = [tenant for tenant, _ in but_not], [number for _, number in but_not]
         async with self._database.transaction() as connection:
             await run(connection, "cell_local_stores_settle", {"longest": _LONGEST_SECONDS})
             return [
                 (tenant, number)
                 for tenant, number in await fetch_all(
-                    connection, "cell_local_stores_behind", {"limit": limit}
+                    connection,
+                    "cell_local_stores_behind",
+                    {"limit": limit, "tenants": tenants, "stores": stores},
                 )
             ]
 
@@ -79,8 +86,7 @@ class LocalStores(StoreBase):
         async with self._database.transaction() as connection:
             if await fetch_one(connection, "snapshot_begin", tenant | place) is None:
                 return False
-            # No tenant with rows here is moved, so it is one of these.
-            state = "SUSPENDED" if snapshot.state == "SUSPENDED" else "ACTIVE"
+            state = _state_here(snapshot)
             await run(
                 connection,
                 "snapshot_tenant",
@@ -108,6 +114,13 @@ class LocalStores(StoreBase):
         async with self._database.transaction() as connection:
             jobs, workflows = await fetch_row(connection, "local_rows", {"tenant": tenant_id})
         return jobs, workflows
+
+
+def _state_here(snapshot: Snapshot) -> str:
+    """What a tenant is in a local store. Nothing of one that is being erased begins again, whatever comes later."""
+    if snapshot.erased:
+        return "MOVED"
+    return "ACTIVE" if snapshot.state in _AT_WORK else "SUSPENDED"
 
 
 async def _take_calendars(

@@ -19,7 +19,8 @@ from cells.domain import ids
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
 from cells.ports import Clock, Fence, Retryable, Terminal
-from cells.stores.link import Link, Reply, Unreachable
+from cells.records import Unconfirmed
+from cells.stores.link import Link, Refused, Reply, Unreachable
 from cells.stores.ports import LocalStores, Used
 from cells.stores.registry import LocalStore, Registry
 
@@ -30,6 +31,10 @@ KNOWN_SECONDS = 1.0
 #: Between looks for snapshots to tell (seconds), and how many of them one look takes.
 _LOOK_SECONDS, _LOOK = 1.0, 100
 _KEPT = 50_000
+#: A tenant whose snapshot a store refuses, or nobody can make, is left alone for so long (seconds).
+PUT_OFF_SECONDS = 10.0
+#: Polls pass a store that did not answer for so long (seconds).
+SILENT_SECONDS = 5.0
 
 
 class Host(Protocol):
@@ -87,6 +92,9 @@ class Elsewhere:
         self._caller = Caller(actor=f"cell:{cell}", scopes=(Scope.INTERNAL.value,))
         self._known: dict[uuid.UUID, tuple[float, Sequence[Used]]] = {}
         self._telling: dict[tuple[uuid.UUID, int], asyncio.Lock] = {}
+        self._put_off: dict[tuple[uuid.UUID, int], float] = {}  # until when
+        self._silent: dict[int, float] = {}  # since when a store does not answer
+        self._turns: dict[tuple[uuid.UUID, str], int] = {}
         self._unreachable = metrics.counter(
             "cell_stores_unreachable_total", "Requests to a local store that nothing answered", ("region",)
         )
@@ -95,26 +103,43 @@ class Elsewhere:
         )
 
     # --- requests ------------------------------------------------------------------------
-    async def used_by(self, tenant_id: uuid.UUID) -> Sequence[LocalStore]:
-        """The stores that may hold rows of a tenant, as known at most a second ago. Costs nothing in a cell
-        that has none."""
+    async def used_by(self, tenant_id: uuid.UUID, *, now_known: bool = False) -> Sequence[LocalStore]:
+        """The stores that may hold rows of a tenant, as known at most a second ago, or just now. Costs
+        nothing in a cell that has none."""
         if not self.registry:
             return ()
         now = self._clock.monotonic()
         found = self._known.get(tenant_id)
-        if found is None or now - found[0] > KNOWN_SECONDS:
+        if found is None or now_known or now - found[0] > KNOWN_SECONDS:
             if len(self._known) > _KEPT:
                 self._known.clear()
             found = self._known[tenant_id] = (now, await self._store.local_stores_of(tenant_id))
         return [store for used in found[1] if (store := self.registry.get(used.store)) is not None]
 
+    def is_silent(self, store: LocalStore) -> bool:
+        """Whether a store did not answer a moment ago."""
+        since = self._silent.get(store.number)
+        return since is not None and self._clock.monotonic() - since < SILENT_SECONDS
+
+    def fell_silent(self, store: LocalStore) -> None:
+        """A store did not answer in time."""
+        self._silent[store.number] = self._clock.monotonic()
+
+    def turn(self, tenant_id: uuid.UUID, queue: str) -> int:
+        """How many polls a tenant's queue has had here: each begins at another store."""
+        if len(self._turns) > _KEPT:
+            self._turns.clear()
+        turn = self._turns[tenant_id, queue] = self._turns.get((tenant_id, queue), -1) + 1
+        return turn
+
     async def ready(self, fence: Fence, store: LocalStore) -> None:
         """Return once a store knows all of a tenant that it has to, so that something may be made there.
-        `Unreachable`, or what the cell's own store raises."""
+        `Unreachable`, `Refused`, or what the cell's own store raises."""
         used = await self._standing(fence.tenant_id, store)
         if used is None:
             await self._store.use_local_store(fence, store.number, host_id=self._host_id())
             self._known.pop(fence.tenant_id, None)
+            await self._known_in_another_region(store)
         if used is None or not used.told:
             await self.tell(fence.tenant_id, store)
 
@@ -137,12 +162,17 @@ class Elsewhere:
                 reply = await self._link.send(store, method, target, speaking, headers=headers, body=body)
             except Unreachable:
                 self._unreachable.labels(store.region).inc()
+                self.fell_silent(store)
                 raise
+            self._silent.pop(store.number, None)
             tenant_id = ids.decode(ids.TENANT, caller.tenant_id)
             if reply.status != 421 or tenant_id is None:
                 return reply
             if again:
-                await self.tell(tenant_id, store)
+                try:
+                    await self.tell(tenant_id, store)
+                except Refused as fault:
+                    raise Unreachable(store, str(fault)) from fault
         raise Unreachable(store, "it does not know the tenant")
 
     def as_reader(self, caller: Caller) -> Caller:
@@ -151,7 +181,7 @@ class Elsewhere:
 
     # --- snapshots -----------------------------------------------------------------------
     async def tell(self, tenant_id: uuid.UUID, store: LocalStore) -> None:
-        """Return once a store has a tenant's present snapshot. `Unreachable`, `Retryable`."""
+        """Return once a store has a tenant's present snapshot. `Unreachable`, `Refused`, `Retryable`."""
         lock = self._telling.setdefault((tenant_id, store.number), asyncio.Lock())
         async with lock:
             body = await self._store.snapshot_of(tenant_id, store.number)
@@ -160,7 +190,7 @@ class Elsewhere:
             headers = {"Content-Type": "application/json"}
             reply = await self._link.send(store, "PUT", path, self._caller, headers=headers, body=body)
             if reply.status != 200:
-                raise Unreachable(store, f"it answered a snapshot with {reply.status}: {reply.body[:200]!r}")
+                raise Refused(store, f"it answered a snapshot with {reply.status}: {reply.body[:200]!r}")
             await self._store.local_store_told(
                 tenant_id, store.number, epoch=place.epoch, version=place.version
             )
@@ -205,14 +235,24 @@ class Elsewhere:
                 continue
 
     async def _tell_all(self, silent: set[int]) -> set[int]:
-        """Tell whatever is behind; the stores that did not answer. One of them is asked once a round."""
+        """Tell whatever is behind; the stores that did not answer. One of them is asked once a round. A tenant
+        that cannot be told keeps up nobody else."""
         failed: set[int] = set()
-        for tenant_id, number in await self._store.local_stores_behind(limit=_LOOK):
+        now = self._clock.monotonic()
+        self._put_off = {who: until for who, until in self._put_off.items() if until > now}
+        for tenant_id, number in await self._store.local_stores_behind(limit=_LOOK, but_not=self._put_off):
             store = self.registry.get(number)
             if store is None or number in failed:
                 continue
             try:
                 await self.tell(tenant_id, store)
+            except Refused as fault:
+                self._put_off[tenant_id, number] = now + PUT_OFF_SECONDS
+                log.warning("a snapshot is refused", tenant=str(tenant_id), fault=str(fault)[:300])
+            except Retryable:
+                # It may be the tenant, or the cell's own store: the next round begins with others.
+                self._put_off[tenant_id, number] = now + PUT_OFF_SECONDS
+                raise
             except Unreachable as fault:
                 failed.add(number)
                 (log.debug if number in silent else log.warning)(
@@ -223,6 +263,14 @@ class Elsewhere:
     async def close(self) -> None:
         """Let go of the connections."""
         await self._link.close()
+
+    async def _known_in_another_region(self, store: LocalStore) -> None:
+        """Another region has it, too, that a store is used: whoever takes over from here looks there. Where
+        none answers there is nobody to take over, and it is taken down again when this one comes back."""
+        try:
+            await self._store.confirm()
+        except Unconfirmed as fault:
+            log.warning("no other region knows that a store is used", store=store.number, fault=str(fault))
 
     async def _standing(self, tenant_id: uuid.UUID, store: LocalStore) -> Used | None:
         used = await self._store.local_stores_of(tenant_id)

@@ -9,7 +9,7 @@ import aiohttp
 from yarl import URL
 
 from cells.contract import CELLS_KID, Caller, body_hash, cells_key, sign_request
-from cells.ports import Clock
+from cells.ports import Clock, Retryable
 from cells.stores.registry import LocalStore
 
 #: How long a connection may take, and an answer: longer than the longest poll (seconds).
@@ -23,6 +23,14 @@ class Unreachable(Exception):
 
     def __init__(self, store: LocalStore, fault: str):
         super().__init__(f"store {store.number} in {store.region}: {fault}")
+        self.store = store
+
+
+class Refused(Retryable):
+    """A local store answers, and does not take what it is told of one tenant. It may do so later."""
+
+    def __init__(self, store: LocalStore, fault: str):
+        super().__init__(f"store {store.number} in {store.region} refuses: {fault}")
         self.store = store
 
 

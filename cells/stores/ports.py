@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,6 +37,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int  # of the cell's owner
     version: int
     state: str
+    erased: bool = False  # it is halted for good
     ownership_epoch: int
     config_version: int
     config: TenantConfig
@@ -64,8 +65,14 @@ class LocalStores(Protocol):
         `Conflict` while it is being moved."""
         ...
 
-    async def local_stores_behind(self, *, limit: int) -> Sequence[tuple[uuid.UUID, int]]:
-        """Tenants and stores whose snapshot is not this owner's latest."""
+    async def confirm(self) -> None:
+        """See `confirming.ConfirmStore.confirm`."""
+        ...
+
+    async def local_stores_behind(
+        self, *, limit: int, but_not: Collection[tuple[uuid.UUID, int]] = ()
+    ) -> Sequence[tuple[uuid.UUID, int]]:
+        """Tenants and stores whose snapshot is not this owner's latest, of each store so many."""
         ...
 
     async def snapshot_of(self, tenant_id: uuid.UUID, number: int) -> bytes:

@@ -48,6 +48,8 @@ _BACK = (
     "WWW-Authenticate",
 )
 _AGAIN_SECONDS = "5"
+#: What a store says that has nothing of what a request chooses.
+_NOTHING_HERE = (ErrorCode.NOT_FOUND, ErrorCode.CONFLICT)
 
 
 def home_region_down(fault: Unreachable) -> Problem:
@@ -99,9 +101,23 @@ class Asked:
                 return None
             raise
 
-    async def used(self) -> Sequence[LocalStore]:
-        """The other stores that may hold rows of the tenant."""
-        return await self.elsewhere.used_by(self.call.tenant_id)
+    async def here_or_refusal(self) -> Response | Problem:
+        """What this store answers; the refusal where there is nothing here that it concerns."""
+        try:
+            return await self.here()
+        except Problem as problem:
+            if problem.code in _NOTHING_HERE:
+                return problem
+            raise
+
+    @staticmethod
+    def has_nothing(reply: Reply) -> bool:
+        """Whether another store answers that there is nothing there that it concerns."""
+        return reply.status in (404, 409) and msgspec.json.decode(reply.body).get("code") in _NOTHING_HERE
+
+    async def used(self, *, now_known: bool = False) -> Sequence[LocalStore]:
+        """The other stores that may hold rows of the tenant, as known a moment ago, or just now."""
+        return await self.elsewhere.used_by(self.call.tenant_id, now_known=now_known)
 
     async def ask(
         self, store: LocalStore, *, query: Mapping[str, str | None] | None = None, body: bytes | None = None

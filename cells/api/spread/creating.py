@@ -13,8 +13,10 @@ from cells.api.reading import read_fields
 from cells.api.routing import answer
 from cells.api.spread.asked import Asked, document_of, home_region_down, response_of
 from cells.domain.job import SINGLE_REGION
-from cells.stores.link import Unreachable
+from cells.stores.link import Refused, Unreachable
 from cells.stores.registry import LocalStore
+
+_NOT_NOW = "The store of what is kept in one region cannot be reached right now."
 
 
 def _home(asked: Asked, policy: object) -> LocalStore | None:
@@ -50,20 +52,17 @@ async def start(asked: Asked) -> Response:
 
 
 async def declared(asked: Asked) -> Response:
-    """`PUT /v1/jobs/by-key/…`: the job that is there under the key, else where the policy says. Keys are each
-    store's own."""
-    policy = _policy_in(asked.call.raw_body)
-    if policy is None:
-        stores = await asked.used()
-        call = asked.call
-        if stores and await call.services.store.get_job_by_key(call.tenant_id, asked.given["key"]) is None:
-            for store in stores:
-                if await _has_key(asked, store):
-                    return await _made_at(asked, store)
-        elif stores:
+    """`PUT /v1/jobs/by-key/…`: the job that is there under the key, in whichever store, else where the policy
+    says. Keys are each store's own. Where it is kept says that its policy is another one."""
+    stores, call = await asked.used(now_known=True), asked.call
+    if stores:
+        if await call.services.store.get_job_by_key(call.tenant_id, asked.given["key"]) is not None:
             return await asked.here()
-    store_ = _home(asked, policy)
-    return await (asked.here() if store_ is None else _made_at(asked, store_))
+        for store in stores:
+            if await _has_key(asked, store):
+                return await _made_at(asked, store)
+    home = _home(asked, _policy_in(call.raw_body))
+    return await (asked.here() if home is None else _made_at(asked, home))
 
 
 async def _has_key(asked: Asked, store: LocalStore) -> bool:
@@ -74,6 +73,10 @@ async def _has_key(asked: Asked, store: LocalStore) -> bool:
         )
     except Unreachable as fault:
         raise home_region_down(fault) from fault
+    if reply.status not in (200, 404):
+        raise unavailable(
+            f"The store of what is kept in {store.region} alone cannot say right now what it has."
+        )
     return reply.status == 200
 
 
@@ -142,9 +145,10 @@ async def _part(asked: Asked, store: LocalStore | None, raws: list[msgspec.Raw])
     except Unreachable as fault:
         refused = home_region_down(fault).document()
         return [{"status": 503, "problem": refused}] * len(raws)
+    except Refused:
+        return [{"status": 503, "problem": unavailable(_NOT_NOW).document()}] * len(raws)
     if reply.status == 200:
         return msgspec.json.decode(reply.body)["results"]
     if reply.status < 500:
         return response_of(reply)
-    away = unavailable("The store of what is kept in one region cannot be reached right now.").document()
-    return [{"status": 503, "problem": away}] * len(raws)
+    return [{"status": 503, "problem": unavailable(_NOT_NOW).document()}] * len(raws)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from cells.api.problems import conflict
 from cells.api.spread import creating, lists, workers
 from cells.api.spread.asked import Asked, document_of, home_region_down, response_of, store_named
+from cells.api.spread.polls import poll
 from cells.domain import ids
 from cells.stores.link import Unreachable
 from cells.stores.registry import LocalStore
@@ -41,8 +42,8 @@ async def workflow(asked: Asked) -> Response:
 
 
 async def everywhere(asked: Asked) -> Response:
-    """What is chosen by a filter: in each store by itself. The answer is the cell's own; `elsewhere` holds
-    the others', each with ids of its own."""
+    """What is chosen by a filter: in each store by itself. The answer is that of the first store that has any
+    of it, the cell's own before all others; `elsewhere` holds the others', each with ids of its own."""
     body = asked.given["body"]
     store = _named_in(asked, body)
     if store is not None:
@@ -50,23 +51,32 @@ async def everywhere(asked: Asked) -> Response:
     stores = await asked.used()
     if not stores or getattr(body, "selection_id", None) is not None:
         return await asked.here()
-    others, silent = [], []
+    own = await asked.here_or_refusal()
+    begun = [own] if isinstance(own, Response) else []
+    # Regions where it did not begin though there may be something, and what is said of it.
+    missing: list[tuple[str, Response | Exception]] = []
     for store in stores:
         try:
             reply = await asked.ask(store)
-        except Unreachable:
-            silent.append(store.region)
+        except Unreachable as fault:
+            missing.append((store.region, home_region_down(fault)))
             continue
-        if reply.status >= 400:
-            return response_of(reply)
-        others.append(msgspec.json.decode(reply.body))
-    response = await asked.here()
-    if response.status_code >= 400:
-        return response
-    shown = document_of(response) | {"elsewhere": others}
-    if silent:
-        shown["unreachable_regions"] = silent
-    return Response(msgspec.json.encode(shown), response.status_code, media_type="application/json")
+        if reply.status < 400:
+            begun.append(response_of(reply))
+        elif not asked.has_nothing(reply):
+            missing.append((store.region, response_of(reply)))
+    if not begun:
+        why = missing[0][1] if missing else own
+        if isinstance(why, Response):
+            return why
+        raise why
+    shown = document_of(begun[0]) | {"elsewhere": [document_of(each) for each in begun[1:]]}
+    if missing:
+        shown["unreachable_regions"] = [region for region, _ in missing]
+    location = {name: value for name, value in begun[0].headers.items() if name == "location"}
+    return Response(
+        msgspec.json.encode(shown), begun[0].status_code, headers=location, media_type="application/json"
+    )
 
 
 def _named_in(asked: Asked, body: object) -> LocalStore | None:
@@ -119,7 +129,7 @@ WAYS: dict[str, Way] = {
     "POST /v1/selections": everywhere,
     "POST /v1/dlq:redrive": everywhere,
     "POST /v1/dlq:purge": everywhere,
-    "POST /v1/task-queues/{queue}/tasks:poll": workers.poll,
+    "POST /v1/task-queues/{queue}/tasks:poll": poll,
     "POST /v1/task-queues/{queue}/workers:leave": workers.leave,
     "GET /v1/task-queues": workers.queues,
     "GET /v1/task-queues/{queue}": workers.queue_wide,

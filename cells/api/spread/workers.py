@@ -1,4 +1,4 @@
-"""Pull workers: tasks of all stores, and what is said of them to the store that handed them out."""
+"""Pull workers: what is said of tasks to the store that handed them out, and how their queues look."""
 
 from __future__ import annotations
 
@@ -15,51 +15,6 @@ from cells.api.spread.asked import Asked, document_of, home_region_down, respons
 from cells.domain.ids import MAIN_STORE
 from cells.stores.link import Unreachable
 from cells.stores.registry import LocalStore
-
-#: A poll looks into the other stores this often (seconds), and waits here meanwhile.
-SLICE_SECONDS = 1
-
-
-async def poll(asked: Asked) -> Response:
-    """Tasks of the first store that has some. A store that is away has none."""
-    stores = await asked.used()
-    if not stores:
-        return await asked.here()
-    body = asked.given["body"]
-    left = body.wait_seconds
-    while True:
-        for store in stores:
-            found = await _polled(asked, store)
-            if found is not None:
-                return found
-        waited = min(left, SLICE_SECONDS)
-        response = await asked.here(body=body.model_copy(update={"wait_seconds": waited}))
-        left -= waited
-        if left <= 0 or document_of(response)["tasks"]:
-            return response
-
-
-async def _polled(asked: Asked, store: LocalStore) -> Response | None:
-    body = msgspec.json.encode(
-        asked.given["body"].model_copy(update={"wait_seconds": 0}).model_dump(mode="json")
-    )
-    try:
-        reply = await asked.ask(store, body=body)
-    except Unreachable:
-        return None
-    if reply.status != 200:
-        return response_of(reply) if reply.status < 500 else None
-    tasks = msgspec.json.decode(reply.body)["tasks"]
-    if not tasks:
-        return None
-    if await asked.call.is_disconnected():
-        # Nobody hears of them: what was claimed just now goes back.
-        caller, kind = asked.call.caller, {"Content-Type": "application/json"}
-        for task in tasks:
-            release = f"/v1/runs/{task['run_id']}:release"
-            epoch = msgspec.json.encode({"epoch": task["epoch"]})
-            await asked.elsewhere.send(store, "POST", release, caller, headers=kind, body=epoch)
-    return response_of(reply)
 
 
 async def bulk(asked: Asked) -> Response:

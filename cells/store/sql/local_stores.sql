@@ -17,9 +17,15 @@ WHERE NOT settled AND since < now() - make_interval(secs => %(longest)s)
 RETURNING tenant_id;
 
 -- name: cell_local_stores_behind
--- Tenants whose snapshot somewhere is not the latest of this owner (tenant_id, store).
-SELECT s.tenant_id, s.store FROM local_stores s CROSS JOIN cell c
-WHERE s.told <> s.wanted OR s.told_epoch <> c.epoch ORDER BY s.since LIMIT %(limit)s;
+-- Tenants whose snapshot somewhere is not the latest of this owner (tenant_id, store), of each store so many: one that
+-- is away keeps nobody from the others. Not those that are put off.
+SELECT b.tenant_id, b.store FROM (
+    SELECT s.tenant_id, s.store, row_number() OVER (PARTITION BY s.store ORDER BY s.since, s.tenant_id) AS n
+    FROM local_stores s CROSS JOIN cell c
+    WHERE (s.told <> s.wanted OR s.told_epoch <> c.epoch) AND NOT EXISTS (
+        SELECT FROM unnest(%(tenants)s::uuid[], %(stores)s::smallint[]) AS o(tenant_id, store)
+        WHERE o.tenant_id = s.tenant_id AND o.store = s.store)) AS b
+WHERE b.n <= %(limit)s ORDER BY b.n, b.store;
 
 -- name: local_store_told
 -- A local store has a tenant's snapshot (tenant_id, store) of that version, from the owner under that epoch.
@@ -40,24 +46,27 @@ SELECT jsonb_build_object(
                     FROM workflow_definitions x WHERE x.tenant_id = s.tenant_id),
     'calendars', (SELECT coalesce(jsonb_agg(to_jsonb(v) || jsonb_build_object('name', x.name) ORDER BY x.calendar_id), '[]')
                   FROM calendars x JOIN calendar_versions v USING (tenant_id, calendar_id, version)
-                  WHERE x.tenant_id = s.tenant_id))::text
+                  WHERE x.tenant_id = s.tenant_id),
+    'erased', EXISTS (SELECT FROM erased_tenants e WHERE e.tenant_id = s.tenant_id))::text
 FROM local_stores s JOIN tenants t USING (tenant_id) CROSS JOIN cell c
 WHERE s.tenant_id = %(tenant)s AND s.store = %(store)s;
 
 -- name: snapshot_begin
--- Takes a tenant's snapshot (tenant_id) unless a later one is known, and keeps others out until it is whole.
-INSERT INTO snapshots AS s (tenant_id, epoch, version) VALUES (%(tenant)s, %(epoch)s, %(version)s)
+-- Takes a tenant's snapshot (tenant_id) unless a later one is known or it was erased here, and keeps others out until it is whole.
+INSERT INTO snapshots AS s (tenant_id, epoch, version)
+SELECT %(tenant)s, %(epoch)s, %(version)s WHERE NOT EXISTS (SELECT FROM erased_tenants WHERE tenant_id = %(tenant)s)
 ON CONFLICT (tenant_id) DO UPDATE SET epoch = excluded.epoch, version = excluded.version, taken_at = now()
 WHERE (excluded.epoch, excluded.version) > (s.epoch, s.version)
 RETURNING version;
 
 -- name: snapshot_tenant
 -- The tenant (tenant_id) as its owner knows it. Its epoch stays what it was here at first: this store has one owner.
+-- One that was halted to be erased stays so.
 INSERT INTO tenants AS t (tenant_id, state, ownership_epoch, config_version, config, told_state)
 VALUES (%(tenant)s, %(state)s, %(ownership_epoch)s, %(config_version)s, %(config)s::jsonb, %(state)s)
 ON CONFLICT (tenant_id) DO UPDATE SET
-    state = excluded.state, told_state = excluded.state, config_version = excluded.config_version,
-    config = excluded.config, updated_at = now();
+    state = CASE WHEN t.state = 'MOVED' THEN t.state ELSE excluded.state END, told_state = excluded.state,
+    config_version = excluded.config_version, config = excluded.config, updated_at = now();
 
 -- name: snapshot_targets_gone
 -- Deletes targets (tenant_id) that are not among the snapshot's; what still waits for one fails as if it was deleted here.

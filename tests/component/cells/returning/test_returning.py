@@ -76,6 +76,19 @@ async def test_what_was_decided_in_the_tail_is_done_again_once(lost: Lost, postg
         assert told.data == b'{"intents":5,"effects":2,"not_applied":0}'
 
 
+async def test_a_local_store_that_only_the_lost_region_used_is_used_again(
+    lost: Lost, postgres_url: str
+) -> None:
+    there = lost.world
+    await there.store.use_local_store(there.a, 1, host_id=there.host_id)
+    async with lost.taken_over(postgres_url) as owner:
+        lost.hand_in()
+        await owner.judge()
+        assert await owner.outcomes(there.a.tenant_id) == [("store.use", "APPLIED")]
+        (used,) = await owner.world.store.local_stores_of(there.a.tenant_id)
+        assert (used.store, used.told) == (1, False)
+
+
 async def test_an_edit_holds_where_nobody_edited_since(lost: Lost, postgres_url: str) -> None:
     there = lost.world
     tenant = there.a.tenant_id
