@@ -117,7 +117,7 @@ class LocalStores(StoreBase):
 
 
 def _state_here(snapshot: Snapshot) -> str:
-    """What a tenant is in a local store. Nothing of one that is being erased begins again, whatever comes later."""
+    """What a tenant is in a local store. Of one that is being erased nothing ever begins again."""
     if snapshot.erased:
         return "MOVED"
     return "ACTIVE" if snapshot.state in _AT_WORK else "SUSPENDED"

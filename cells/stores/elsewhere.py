@@ -235,8 +235,8 @@ class Elsewhere:
                 continue
 
     async def _tell_all(self, silent: set[int]) -> set[int]:
-        """Tell whatever is behind; the stores that did not answer. One of them is asked once a round. A tenant
-        that cannot be told keeps up nobody else."""
+        """Tell whatever is behind; the stores that did not answer. One of them is asked once a round. Who
+        cannot be told keeps up nobody else."""
         failed: set[int] = set()
         now = self._clock.monotonic()
         self._put_off = {who: until for who, until in self._put_off.items() if until > now}

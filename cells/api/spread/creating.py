@@ -74,9 +74,7 @@ async def _has_key(asked: Asked, store: LocalStore) -> bool:
     except Unreachable as fault:
         raise home_region_down(fault) from fault
     if reply.status not in (200, 404):
-        raise unavailable(
-            f"The store of what is kept in {store.region} alone cannot say right now what it has."
-        )
+        raise unavailable(f"The store of what is kept in {store.region} alone cannot say what it has.")
     return reply.status == 200
 
 

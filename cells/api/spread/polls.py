@@ -58,7 +58,7 @@ class _Poll:
         self._asked, self._stores = asked, stores
         loop = asyncio.get_running_loop()
         self._loop, self._body = loop, asked.given["body"]
-        self._until = loop.time() + self._body.wait_seconds
+        self._until: float = loop.time() + self._body.wait_seconds
         self._gone = asyncio.ensure_future(asked.call.receive())
         self._enough: asyncio.Future[None] = loop.create_future()
 
@@ -121,7 +121,8 @@ class _Poll:
 
     async def _ended(self) -> Message:
         """What ends the wait here: the client has left, or has tasks of another store."""
-        await asyncio.wait({self._gone, self._enough}, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {self._gone, self._enough}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         return {"type": "http.disconnect"}
 
     async def _look_elsewhere(self) -> _Found | None:
