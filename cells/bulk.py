@@ -133,8 +133,10 @@ class BulkStore(Protocol):
         max_per_second: int,
         actor: str,
         host_id: int,
+        idempotency: tuple[str, str, bytes] | None = None,
     ) -> tuple[OperationRow, bool]:
-        """Begin to work through a selection; False with the operation that was begun before."""
+        """Begin to work through a selection; False with the operation that was begun before. `KeyReused` if
+        another body came under `idempotency` (as in `create_selection`)."""
         ...
 
     async def get_operation(self, tenant_id: uuid.UUID, operation_id: uuid.UUID) -> OperationRow | None: ...
@@ -169,8 +171,10 @@ class BulkStore(Protocol):
         expires_at: datetime,
         actor: str,
         host_id: int,
+        idempotency: tuple[str, str, bytes] | None = None,
     ) -> SelectionRow:
-        """Freeze the open dead letters that the filter finds now. `Terminal` when they are too many."""
+        """Freeze the open dead letters that the filter finds now. `Terminal` when they are too many. What was
+        made before under `idempotency` (as in `create_selection`); `KeyReused` if that was something else."""
         ...
 
     async def letter_sample(

@@ -164,7 +164,12 @@ class SchedulingStore(Protocol):
         max_per_second: int,
         actor: str,
         host_id: int,
-    ) -> BackfillRow: ...
+        idempotency: tuple[str, str, bytes] | None = None,
+    ) -> BackfillRow:
+        """Begin one, unless it was begun under this id. `idempotency`: (route, key, fingerprint of the body);
+        `KeyReused` if another body came under it."""
+        ...
+
     async def get_backfill(self, tenant_id: uuid.UUID, backfill_id: uuid.UUID) -> BackfillRow | None: ...
     async def list_backfills(
         self,

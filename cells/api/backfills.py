@@ -134,6 +134,7 @@ async def _begin(call: Call, job_id: str, body: BackfillIn, route: str, key: str
         max_per_second=body.max_per_second,
         actor=call.caller.actor,
         host_id=services.host.host_id,
+        idempotency=idempotency.keyed(route, key, call.raw_body),
     )
     return _begun(started)
 

@@ -48,6 +48,11 @@ def fingerprint(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
+def keyed(route: str, key: str | None, body: bytes) -> tuple[str, str, bytes] | None:
+    """What the store is told of a request with a key: route, key, fingerprint of the body."""
+    return None if key is None else (route, key, fingerprint(body))
+
+
 def job_id_for(
     tenant_id: uuid.UUID, route: str, key: str, body: bytes, *, store: int = ids.MAIN_STORE
 ) -> uuid.UUID:

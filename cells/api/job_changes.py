@@ -279,7 +279,7 @@ async def trigger_job(call: Call, job_id: JobId, body: TriggerIn) -> Response:
             payload=call.payload,
             actor=call.caller.actor,
             traceparent=call.traceparent,
-            idempotency=(route, key, idempotency.fingerprint(call.raw_body)) if key is not None else None,
+            idempotency=idempotency.keyed(route, key, call.raw_body),
             host_id=services.host.host_id,
         )
     if member is not None and not replayed:

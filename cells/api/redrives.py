@@ -95,7 +95,8 @@ async def _begin(call: Call, action: BulkAction, body: LettersIn) -> Response:
             row = await _frozen(call, action, body.filter or LetterFilterIn(), route, key)
         if body.dry_run:
             return answer(await _selection_document(call, row), 201)
-        return await _started(call, row, body.max_per_second)
+        keyed = idempotency.keyed(route, key, call.raw_body)
+        return await _started(call, row, body.max_per_second, keyed)
 
 
 async def _frozen(
@@ -129,10 +130,13 @@ async def _frozen(
         expires_at=services.now() + LIFETIME,
         actor=call.caller.actor,
         host_id=services.host.host_id,
+        idempotency=idempotency.keyed(route, key, call.raw_body),
     )
 
 
-async def _started(call: Call, row: SelectionRow, max_per_second: int) -> Response:
+async def _started(
+    call: Call, row: SelectionRow, max_per_second: int, keyed: tuple[str, str, bytes] | None
+) -> Response:
     services = call.services
     if not row.count:
         raise conflict("No open dead letter fits; there is nothing to do.")
@@ -144,6 +148,7 @@ async def _started(call: Call, row: SelectionRow, max_per_second: int) -> Respon
         max_per_second=max_per_second,
         actor=call.caller.actor,
         host_id=services.host.host_id,
+        idempotency=keyed,
     )
     document = await _read(call, operation, row)
     location = {"Location": f"/v1/redrives/{document['redrive_id']}"}

@@ -78,7 +78,7 @@ async def create_selection(call: Call, body: SelectionIn) -> Response:
             expires_at=services.now() + LIFETIME,
             actor=call.caller.actor,
             host_id=services.host.host_id,
-            idempotency=(_CREATE, key, idempotency.fingerprint(call.raw_body)) if key is not None else None,
+            idempotency=idempotency.keyed(_CREATE, key, call.raw_body),
         )
     document = await _shown(call, row)
     location = {"Location": f"/v1/selections/{document['selection_id']}"}

@@ -154,7 +154,7 @@ async def reset_workflow(call: Call, workflow_id: WorkflowIdPath, body: ResetIn)
     key = idempotency.read_key(call.header(b"idempotency-key"))
     route = f"POST /v1/workflows/{workflow_id}:reset"
     with call.services.in_flight.hold(call.tenant_id, route, key):
-        keyed = None if key is None else (route, key, idempotency.fingerprint(call.raw_body))
+        keyed = idempotency.keyed(route, key, call.raw_body)
         return await _changed(call, workflow_id, change, keyed)
 
 

@@ -8,21 +8,24 @@ however far a backfill comes. Whoever has its row locked works on it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
+from psycopg import errors
 
 from cells.domain import ids as ids_
 from cells.domain.faults import ScheduleError
 from cells.domain.job import JobState, OverlapPolicy
 from cells.domain.run import run_generation
 from cells.domain.schedule import Compiled, compile_schedule
-from cells.ports import Conflict, Fence, JobRow, Member, Terminal
+from cells.ports import Conflict, Fence, JobRow, Member, Retryable, Terminal
 from cells.scheduling import BackfillRow, Retimed
 from cells.store.arrays import due_to_ms, from_datetime, instants
 from cells.store.base import StoreBase
 from cells.store.database import Connection, Row, fetch_all, fetch_one, fetch_row, run
+from cells.store.idempotency import Keyed, keep, made_before
 from cells.store.jobs import read_job
 from cells.store.journal import Entry, seconds
 
@@ -55,8 +58,9 @@ class Backfills(StoreBase):
         max_per_second: int,
         actor: str,
         host_id: int,
+        idempotency: tuple[str, str, bytes] | None = None,
     ) -> BackfillRow:
-        """Begin one, unless it was begun under this id."""
+        """See `scheduling.SchedulingStore.start_backfill`."""
         tenant = fence.tenant_id
         parameters = {
             "tenant": tenant,
@@ -68,12 +72,25 @@ class Backfills(StoreBase):
             "rate": max_per_second,
             "actor": actor,
         }
+        try:
+            return await self._begin_backfill(fence, parameters, idempotency, host_id)
+        except errors.UniqueViolation as taken:
+            # Another request with this key was faster; the next one finds what it stored.
+            raise Retryable("the idempotency key is in use") from taken
+
+    async def _begin_backfill(
+        self, fence: Fence, parameters: Mapping[str, Any], idempotency: Keyed | None, host_id: int
+    ) -> BackfillRow:
+        tenant, backfill_id = fence.tenant_id, parameters["backfill"]
         async with self._write(fence, host_id) as (connection, entry):
+            known = None if idempotency is None else await made_before(connection, tenant, idempotency)
             begins = await fetch_one(connection, "backfill_insert", parameters)
             row = _row(tenant, await fetch_row(connection, "backfill_get", parameters))
             if begins is not None:
-                entry.intent(tenant, "backfill.start", backfill_id.hex, 0, total)
-                _tell(entry, "backfill.started", row, actor)
+                if idempotency is not None and known is None:
+                    await keep(connection, tenant, idempotency, backfill_id.bytes, status=202)
+                entry.intent(tenant, "backfill.start", backfill_id.hex, 0, parameters["total"])
+                _tell(entry, "backfill.started", row, parameters["actor"])
             return row
 
     async def get_backfill(self, tenant_id: uuid.UUID, backfill_id: uuid.UUID) -> BackfillRow | None:

@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from psycopg import errors
+
 from cells.bulk import LetterFilter
 from cells.domain import ids
 from cells.domain.ids import RunKey
 from cells.domain.run import run_generation
-from cells.ports import BulkAction, Conflict, Fence, Member, SelectionRow, Terminal
+from cells.ports import BulkAction, Conflict, Fence, Member, Retryable, SelectionRow, Terminal
 from cells.store.arrays import due_to_ms, from_datetime, instants, int4s, uuids
 from cells.store.base import StoreBase
 from cells.store.database import Row, fetch_all, fetch_one, fetch_row
+from cells.store.idempotency import Keyed, keep, made_before
 from cells.store.journal import seconds
 from cells.store.selections import SAMPLE, SELECTION_LIMIT, selection_row
 
@@ -37,6 +40,7 @@ class Letters(StoreBase):
         expires_at: datetime,
         actor: str,
         host_id: int,
+        idempotency: tuple[str, str, bytes] | None = None,
     ) -> SelectionRow:
         """See `ports.Store.select_letters`."""
         runs = where.runs or ()
@@ -59,11 +63,37 @@ class Letters(StoreBase):
             "instants": instants([from_datetime(key.scheduled_for) for key in runs]),
             "ordinals": int4s([key.ordinal for key in runs]),
         }
+        try:
+            return await self._freeze_letters(fence, selection_id, parameters, idempotency, host_id)
+        except errors.UniqueViolation as taken:
+            if idempotency is None:
+                raise
+            raise Retryable("the idempotency key is in use") from taken
+
+    async def _freeze_letters(
+        self,
+        fence: Fence,
+        selection_id: uuid.UUID,
+        parameters: Mapping[str, object],
+        idempotency: Keyed | None,
+        host_id: int,
+    ) -> SelectionRow:
+        tenant = fence.tenant_id
         async with self._write(fence, host_id) as (connection, entry):
+            if idempotency is not None:
+                known = await made_before(connection, tenant, idempotency)
+                if known is not None:
+                    first = {"tenant": tenant, "selection": uuid.UUID(bytes=known)}
+                    made = await fetch_one(connection, "selection_get", first)
+                    if made is None:
+                        raise Conflict("the selection that was made under this key has expired")
+                    entry.intent(tenant, "selection.replay", first["selection"].hex, 0, 0)
+                    return selection_row(made)
+                await keep(connection, tenant, idempotency, selection_id.bytes, status=202)
             row = await fetch_row(connection, "letters_freeze", parameters)
             if row[3] > SELECTION_LIMIT:
                 raise Terminal(f"the filter finds more than {SELECTION_LIMIT} dead letters; narrow it")
-            entry.intent(fence.tenant_id, "selection.create", selection_id.hex, 0, 1)
+            entry.intent(tenant, "selection.create", selection_id.hex, 0, 1)
             return selection_row(row)
 
     async def letter_sample(

@@ -19,7 +19,6 @@ from cells.ports import (
     Fence,
     JobFilter,
     JobRow,
-    KeyReused,
     OperationRow,
     QuotaExceeded,
     Retryable,
@@ -29,6 +28,7 @@ from cells.ports import (
 from cells.store.arrays import texts, uuids
 from cells.store.base import StoreBase
 from cells.store.database import Row, fetch_all, fetch_one, fetch_row, run
+from cells.store.idempotency import Keyed, keep, made_before
 from cells.store.jobs import facet_terms, job_row
 from cells.store.journal import Entry
 
@@ -91,21 +91,15 @@ class Selections(StoreBase):
         fence: Fence,
         selection_id: uuid.UUID,
         parameters: Mapping[str, object],
-        idempotency: tuple[str, str, bytes] | None,
+        idempotency: Keyed | None,
         host_id: int,
     ) -> tuple[SelectionRow, bool]:
         tenant = fence.tenant_id
         async with self._write(fence, host_id) as (connection, entry):
             if idempotency is not None:
-                route, key, fingerprint = idempotency
-                stored = {
-                    "tenant": tenant, "route": route, "key": key, "fingerprint": fingerprint, "status": 201,
-                }  # fmt: skip
-                known = await fetch_one(connection, "key_get", stored)
+                known = await made_before(connection, tenant, idempotency)
                 if known is not None:
-                    if known[0] != fingerprint:
-                        raise KeyReused("the idempotency key came with another request before")
-                    first = {"tenant": tenant, "selection": uuid.UUID(bytes=bytes(known[2]))}
+                    first = {"tenant": tenant, "selection": uuid.UUID(bytes=known)}
                     made = await fetch_one(connection, "selection_get", first)
                     if made is None:
                         raise Conflict("the selection that was made under this key has expired")
@@ -120,7 +114,7 @@ class Selections(StoreBase):
             if row[3] > SELECTION_LIMIT:
                 raise Terminal(f"the filter finds more than {SELECTION_LIMIT} jobs; narrow it")
             if idempotency is not None:
-                await run(connection, "key_put", {**stored, "body": selection_id.bytes})
+                await keep(connection, tenant, idempotency, selection_id.bytes, status=201)
             entry.intent(tenant, "selection.create", selection_id.hex, 0, 1)
             return selection_row(row), False
 
@@ -147,11 +141,33 @@ class Selections(StoreBase):
         max_per_second: int,
         actor: str,
         host_id: int,
+        idempotency: tuple[str, str, bytes] | None = None,
     ) -> tuple[OperationRow, bool]:
         """See `ports.Store.start_operation`."""
+        try:
+            return await self._start_operation(
+                fence, selection_id, operation_id, max_per_second, actor, host_id, idempotency
+            )
+        except errors.UniqueViolation as taken:
+            if idempotency is None:
+                raise
+            raise Retryable("the idempotency key is in use") from taken
+
+    async def _start_operation(
+        self,
+        fence: Fence,
+        selection_id: uuid.UUID,
+        operation_id: uuid.UUID,
+        max_per_second: int,
+        actor: str,
+        host_id: int,
+        idempotency: Keyed | None,
+    ) -> tuple[OperationRow, bool]:
         tenant = fence.tenant_id
         key: dict[str, object] = {"tenant": tenant, "selection": selection_id}
         async with self._write(fence, host_id) as (connection, entry):
+            if idempotency is not None and await made_before(connection, tenant, idempotency) is None:
+                await keep(connection, tenant, idempotency, selection_id.bytes, status=202)
             parameters = {**key, "operation": operation_id, "rate": max_per_second, "actor": actor}
             started = (await run(connection, "operation_start", parameters)).rowcount == 1
             row = await fetch_one(connection, "operation_of", key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -11,10 +10,11 @@ from psycopg import errors
 
 from cells.domain.ids import RunKey
 from cells.domain.run import run_generation
-from cells.ports import Conflict, Fence, KeyReused, Member, Retryable, RunRow, Terminal
+from cells.ports import Conflict, Fence, Member, Retryable, RunRow, Terminal
 from cells.store.arrays import due_to_ms
 from cells.store.base import StoreBase
 from cells.store.database import Connection, fetch_one, run
+from cells.store.idempotency import Keyed, keep, made_before
 from cells.store.jobs import read_job
 from cells.store.journal import seconds
 from cells.store.runs import run_row
@@ -52,26 +52,15 @@ class Triggers(StoreBase):
         now: datetime,
         payload: bytes | None,
         traceparent: str | None,
-        idempotency: tuple[str, str, bytes] | None,
+        idempotency: Keyed | None,
         host_id: int,
     ) -> tuple[RunRow, Member | None, bool]:
         tenant = fence.tenant_id
         async with self._write(fence, host_id) as (connection, entry):
-            stored: Mapping[str, object] = {}
             if idempotency is not None:
-                route, key, fingerprint = idempotency
-                stored = {
-                    "tenant": tenant,
-                    "route": route,
-                    "key": key,
-                    "fingerprint": fingerprint,
-                    "status": 201,
-                }
-                known = await fetch_one(connection, "key_get", stored)
+                known = await made_before(connection, tenant, idempotency)
                 if known is not None:
-                    if known[0] != fingerprint:
-                        raise KeyReused("the idempotency key came with another request before")
-                    first = msgspec.json.decode(known[2], type=RunKey)
+                    first = msgspec.json.decode(known, type=RunKey)
                     found = await _read_run(connection, tenant, first)
                     entry.intent(tenant, "run.trigger.replay", job_id.hex, 0, 0)
                     return found, None, True
@@ -99,7 +88,7 @@ class Triggers(StoreBase):
                 },
             )
             if idempotency is not None:
-                await run(connection, "key_put", {**stored, "body": msgspec.json.encode(run_key)})
+                await keep(connection, tenant, idempotency, msgspec.json.encode(run_key), status=201)
             entry.intent(tenant, "run.trigger", f"{job_id.hex}:{seconds(now)}:{ordinal}", version, version)
             member = Member(
                 tenant_id=tenant,

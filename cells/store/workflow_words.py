@@ -12,11 +12,12 @@ import msgspec
 from cells.domain import ids
 from cells.domain.workflow.events import EVENT_LIMIT, FULL_BYTES, RESERVE, Event, EventType
 from cells.domain.workflow.lateness import Waits
-from cells.ports import Conflict, Fence, KeyReused, Retryable
+from cells.ports import Conflict, Fence, Retryable
 from cells.store.arrays import blobs, datetime_to_ms, labels, uuids
 from cells.store.base import StoreBase, fenced
-from cells.store.database import Connection, fetch_all, fetch_one, fetch_row, run
+from cells.store.database import Connection, fetch_all, fetch_one, fetch_row
 from cells.store.engine import read_histories, take
+from cells.store.idempotency import Keyed, keep, made_before
 from cells.store.journal import Entry
 from cells.store.turns import write_turns
 from cells.store.workflows import read_workflow, workflow_row
@@ -137,19 +138,17 @@ class WorkflowWords(StoreBase):
     ) -> tuple[WorkflowRow, bool] | None:
         """See `workflow_ports.WorkflowStore.change_workflow`."""
         tenant = fence.tenant_id
-        stored: dict[str, Any] = {}
         async with self._database.transaction() as connection:
             await fenced(connection, fence)
-            if idempotency is not None:
-                route, key, fingerprint = idempotency
-                stored = {"tenant": tenant, "route": route, "key": key, "fingerprint": fingerprint}
-                if (before := await self._changed_before(connection, stored, host_id)) is not None:
-                    return before, True
+            before = await self._changed_before(connection, tenant, idempotency, host_id)
+            if before is not None:
+                return before, True
             held = await _holder(connection, "workflow_lock_latest", tenant, workflow_id)
             if held is None:
                 return None
             # Who changed it under the key a moment ago had the lock until now.
-            if stored and (before := await self._changed_before(connection, stored, host_id)) is not None:
+            before = await self._changed_before(connection, tenant, idempotency, host_id)
+            if before is not None:
                 return before, True
             (taken,) = await take(connection, [(tenant, held.run_id)])
             (history,) = await read_histories(connection, [(tenant, held.run_id)])
@@ -158,27 +157,24 @@ class WorkflowWords(StoreBase):
             entry.intent(tenant, "workflow.change", workflow_id, taken.row.next_seq, taken.row.next_seq)
             await write_turns(connection, [turn], entry)
             shown = turn.successor.run_id if turn.successor is not None else held.run_id
-            if stored:
-                await run(connection, "key_put", {**stored, "status": 200, "body": _encode(shown)})
+            if idempotency is not None:
+                await keep(connection, tenant, idempotency, _encode(shown), status=200)
             await self._journal.append(connection, host_id, entry)
             row = await read_workflow(connection, tenant, shown)
         self.workflows_due()
         return row, False
 
     async def _changed_before(
-        self, connection: Connection, key: dict[str, Any], host_id: int
+        self, connection: Connection, tenant: uuid.UUID, idempotency: Keyed | None, host_id: int
     ) -> WorkflowRow | None:
         """The execution that a change under that key came to. `KeyReused` where it was another change."""
-        known = await fetch_one(connection, "key_get", key)
+        known = None if idempotency is None else await made_before(connection, tenant, idempotency)
         if known is None:
             return None
-        if known[0] != key["fingerprint"]:
-            raise KeyReused("the idempotency key came with another request before")
-        run_id = msgspec.json.decode(known[2], type=uuid.UUID)
-        row = await read_workflow(connection, key["tenant"], run_id)
+        row = await read_workflow(connection, tenant, msgspec.json.decode(known, type=uuid.UUID))
         # What is answered again is a write, too: it is confirmed as the first one was.
         entry = Entry()
-        entry.intent(key["tenant"], "workflow.change.replay", row.workflow_id, 0, 0)
+        entry.intent(tenant, "workflow.change.replay", row.workflow_id, 0, 0)
         await self._journal.append(connection, host_id, entry)
         return row
 

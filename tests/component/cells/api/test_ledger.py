@@ -221,5 +221,7 @@ async def test_a_backfill_that_is_asked_for_twice_under_one_key_is_one(running: 
     ]
     other = await api.ok("POST", path, stretch, status=202)
     assert other["backfill_id"] != first["backfill_id"]
+    changed = stretch | {"max_per_second": 1}
+    await api.problem("POST", path, changed, status=422, code="IDEMPOTENCY_KEY_REUSED", headers=keyed)
     listed = await api.get(f"/v1/backfills?job_id={job['job_id']}")
     assert len(listed["items"]) == 2

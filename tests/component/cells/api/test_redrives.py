@@ -125,6 +125,37 @@ async def test_canaries_go_first_and_the_rest_follows_when_they_succeed(running:
     assert (await api.get("/v1/operations"))["items"] == []
 
 
+@pytest.mark.parametrize("verb", ["redrive", "purge"])
+async def test_a_key_stands_for_one_request(running: Cell, verb: str) -> None:
+    api = running.api
+    await api.target(target_id=TARGET)
+    path, letters = f"/v1/dlq:{verb}", await dead(running, 3)
+
+    def keyed(name: str) -> dict[str, str]:
+        return {"Idempotency-Key": name}
+
+    async def reused(body: Any, name: str) -> None:
+        await api.problem("POST", path, body, status=422, code="IDEMPOTENCY_KEY_REUSED", headers=keyed(name))
+
+    one, other = ({"filter": {"run_ids": [letter]}} for letter in letters[:2])
+    begun = await api.ok("POST", path, one, status=202, headers=keyed("filter"))
+    assert (await api.ok("POST", path, one, headers=keyed("filter")))["redrive_id"] == begun["redrive_id"]
+    await reused(other, "filter")
+    await reused(one | {"dry_run": True}, "filter")
+
+    first, second = [
+        await api.ok("POST", path, {"filter": {"run_ids": [letter]}, "dry_run": True}, status=201)
+        for letter in letters[1:]
+    ]
+    looked = {"selection_id": first["selection_id"], "hash": first["hash"]}
+    begun = await api.ok("POST", path, looked, status=202, headers=keyed("looked"))
+    again = await api.ok("POST", path, looked, headers=keyed("looked"))
+    assert again["redrive_id"] == begun["redrive_id"]
+    await reused({"selection_id": second["selection_id"], "hash": second["hash"]}, "looked")
+    await reused(looked, "filter")
+    assert len((await api.get("/v1/redrives"))["items"]) == 2
+
+
 async def test_it_stops_by_itself_when_the_first_fails_as_before(running: Cell) -> None:
     api = running.api
     await api.target(target_id=TARGET)
