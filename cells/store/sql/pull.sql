@@ -92,10 +92,12 @@ LIMIT %(limit)s;
 
 -- name: pull_heartbeat
 -- Extends the leases of claims (tenant_id, parent, instant, ordinal, epoch) by their length; keeps progress. The indexed
--- end moves when less than half of the lease is left (`lease_end` tells the whole). That a run is pulled is told by its
--- `lease_ms`: with its queue, the index of what a queue's workers hold would do, and be walked for every claim.
+-- end moves when it would be behind by half of the lease, or by 30 s (`lease_end` tells the whole; `use_running` counts
+-- on the 30 s). That a run is pulled is told by its `lease_ms`: with its queue, the index of what a queue's workers hold
+-- would do, and be walked for every claim.
 UPDATE runs r
-SET lease_expires_at = CASE WHEN r.lease_expires_at < clock_timestamp() + r.lease_ms * interval '0.5 milliseconds'
+SET lease_expires_at = CASE WHEN r.lease_expires_at < clock_timestamp()
+                                 + greatest(r.lease_ms / 2, r.lease_ms - 30000) * interval '1 millisecond'
                             THEN clock_timestamp() + r.lease_ms * interval '1 millisecond' ELSE r.lease_expires_at END,
     heartbeat_at = clock_timestamp(), progress = coalesce(c.progress, r.progress)
 FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[],

@@ -1,6 +1,7 @@
 -- name: use_running
 -- Runs of a tenant that are under way: on living hosts, and in the hands of workers; counted to a little
--- beyond a bound. Leases that ended ten seconds ago are the reaper's: as in `use_running_all`.
+-- beyond a bound. Leases that ended ten seconds ago are the reaper's: as in `use_running_all`. The stored end of a
+-- worker's lease is at most 30 s behind (`pull_heartbeat`).
 SELECT count(*)::bigint
 FROM (
     SELECT FROM (
@@ -9,7 +10,8 @@ FROM (
           AND r.tenant_id = %(tenant)s
         UNION ALL
         SELECT r.tenant_id FROM runs r
-        WHERE r.host_id IS NULL AND r.lease_expires_at > clock_timestamp() - interval '10 seconds'
+        WHERE r.host_id IS NULL AND r.lease_expires_at > clock_timestamp() - interval '40 seconds'
+          AND lease_end(r.lease_expires_at, r.heartbeat_at, r.lease_ms) > clock_timestamp() - interval '10 seconds'
           AND r.task_queue IS NOT NULL AND r.tenant_id = %(tenant)s
     ) AS under_way
     LIMIT %(limit)s
@@ -37,7 +39,8 @@ FROM (
         WHERE h.state = 'LIVE' AND r.lease_expires_at > clock_timestamp() - interval '10 seconds'
         UNION ALL
         SELECT r.tenant_id FROM runs r
-        WHERE r.host_id IS NULL AND r.lease_expires_at > clock_timestamp() - interval '10 seconds'
+        WHERE r.host_id IS NULL AND r.lease_expires_at > clock_timestamp() - interval '40 seconds'
+          AND lease_end(r.lease_expires_at, r.heartbeat_at, r.lease_ms) > clock_timestamp() - interval '10 seconds'
           AND r.task_queue IS NOT NULL
     ) AS held
     GROUP BY held.tenant_id

@@ -49,6 +49,13 @@ async def stored(world: World) -> list[tuple[object, ...]]:
     )
 
 
+async def under_way(world: World) -> tuple[int, int]:
+    """Runs of a tenant, as the quota counts them and as its use shows them."""
+    counted = (await world.store.running()).get(world.a.tenant_id)
+    use = await world.store.tenant_use(world.a.tenant_id, most_timers=10, most_runs=10, now=seconds_ago(0))
+    return counted.runs if counted is not None else 0, use.running_runs
+
+
 async def stored_end(world: World, task: PulledTask) -> datetime:
     rows = {row[1]: row[4] for row in await stored(world)}
     at = rows[task.claim.key.parent_id]
@@ -123,6 +130,9 @@ async def test_a_beat_extends_the_lease_and_moves_its_stored_end_when_that_is_ne
     look = await world.store.look_at_leases()
     assert (look.live, look.expired) == (1, 0)
     assert (await world.store.reap_pulled(host_id=world.host_id, limit=10)).taken == 0
+    # Nor does it make room in the tenant's quota of what runs, before a beat moves it.
+    await world.sql.execute(b"UPDATE runs SET lease_expires_at = clock_timestamp() - interval '20 s'")
+    assert await under_way(world) == (1, 1)
     ends = await beat()
     assert ends - await stored_end(world, task) < timedelta(seconds=5)  # it moved, with the beat
     # It fell silent: what the last beat gave has passed, too.
