@@ -354,7 +354,7 @@ class Queue(LimitBoard, Protocol):
         over."""
 
     async def refund(self, members: Sequence[Member]) -> None:
-        """These were stale: their tenants are not charged for them."""
+        """These did nothing: their tenants are not charged for them."""
 
     async def depths(self) -> tuple[list[int], int]:
         """Members queued per class, and how many tenants and classes are past their quota. Cheap."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from cells.api.feed import QueueFeed
 from cells.domain.job import STRICT
 from cells.observability.logs import logger
-from cells.ports import Retryable, Store, Terminal
+from cells.ports import Queue, Retryable, Store, Terminal
 from cells.pulling import PulledTask
 
 log = logger(__name__)
@@ -24,11 +24,13 @@ def is_strict(task: PulledTask) -> bool:
 
 class Handing:
     """Confirms claims. While no other region answers, what is claimed stands aside: it is given back and due
-    again a little later, so that tasks which wait for nobody are not kept behind it. Who comes meanwhile
-    does not wait to hear the same; one look at a time finds out whether a region answers again."""
+    again a little later, so that tasks which wait for nobody are not kept behind it. Its tenant gets back
+    what it paid at the gate, and pays when it passes again. Who comes meanwhile does not wait to hear the
+    same; one look at a time finds out whether a region answers again."""
 
-    def __init__(self, store: Store, feed: QueueFeed, host_id: Callable[[], int]):
+    def __init__(self, store: Store, queue: Queue, feed: QueueFeed, host_id: Callable[[], int]):
         self._store = store
+        self._queue = queue
         self._feed = feed
         self._host_id = host_id
         self._alone = False  # no other region answered, at the last attempt
@@ -77,5 +79,9 @@ class Handing:
         except (Retryable, Terminal) as fault:
             # Their leases end, and the reaper takes them back.
             log.warning("unconfirmed tasks not given back", tasks=len(claims), fault=str(fault)[:200])
-        else:
-            self._feed.add(members)
+            return
+        self._feed.add(members)
+        try:
+            await self._queue.refund(members)
+        except Retryable as fault:
+            log.warning("queue did not take refunds", members=len(members), fault=str(fault)[:200])

@@ -123,7 +123,7 @@ class Services:
             lambda: host.host_id,
             metrics.histogram("cell_api_poll_tasks", "Tasks handed out by one look", buckets=SIZE_BUCKETS),
             handed_out,
-            Handing(store, self.feed, lambda: host.host_id),
+            Handing(store, queue, self.feed, lambda: host.host_id),
         )
         self.creator = Creator(
             store,

@@ -13,6 +13,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from cells.contract import SHARDS
 from cells.domain import ids
 from cells.domain.run import RunState
 from cells.execution.host_agent import HostAgent
@@ -163,16 +164,32 @@ async def ask_once(ask: Asking, path: str) -> None:
     assert answer.status_code == (503 if ask.policy == "STRICT" else 200), answer.text
 
 
+async def arrival(cell: Cell) -> float:
+    """Until when the tenant's releases are paid for (epoch ms); 0 where none was."""
+    queue = cell.queue
+    return float(await queue._valkey.command("HGET", queue.keys.gate, cell.api.tenant.bytes) or 0)
+
+
+async def paid_at_gate(cell: Cell) -> float:
+    now = cell.clock.now_ms()
+    await cell.queue.release(now_ms=now, shards=range(SHARDS), budget=1000, fresh_after_ms=None)
+    return await arrival(cell)
+
+
 async def test_workers_get_what_another_region_knows_to_be_theirs(
     running: Cell, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cells.api.handing.ASIDE_SECONDS", 0.1)
+    await running.queue.put_rates({api.tenant: 1})
     strict = await task_job(api, region_policy="STRICT", delivery="AT_MOST_ONCE")
     await running.claim(strict["job_id"])
     run_id = (await api.get(f"/v1/jobs/{strict['job_id']}"))["recent_runs"][0]["run_id"]
+    paid = await eventually(lambda: paid_at_gate(running))
     with cut(running):
         nobody = await api.ok("POST", POLL, {"worker_id": "w", "wait_seconds": 0})
         assert nobody["tasks"] == []
+        # What stands aside has cost nothing of what its tenant may run in a second.
+        assert paid - await arrival(running) == pytest.approx(1000)
         aside = await api.get(f"/v1/runs/{run_id}")
         # What waits for nobody is not kept behind it, in the same queue and for the same worker.
         await claim_run(running, run_id)
