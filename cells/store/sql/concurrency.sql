@@ -63,13 +63,14 @@ WHERE r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id
 
 -- name: concurrency_wake_runs
 -- Parked runs (tenant_id, parent, instant, ordinal) whose turn has come are due now. What somebody else
--- changes just then is passed over: waited for, it could be in a circle.
+-- changes just then is passed over: waited for, it could be in a circle. Found by their keys, as in `claim_lock_runs`.
 WITH q AS MATERIALIZED (
     SELECT o.tenant_id, o.parent_id, o.scheduled_for, o.ordinal
     FROM unnest(%(tenants)s::uuid[], %(parents)s::uuid[], %(instants)s::timestamptz[], %(ordinals)s::int[])
          AS c (tenant_id, parent_id, scheduled_for, ordinal)
     JOIN runs o ON o.tenant_id = c.tenant_id AND o.parent_id = c.parent_id
-               AND o.scheduled_for = c.scheduled_for AND o.ordinal = c.ordinal AND o.timer_at >= %(never)s
+               AND o.scheduled_for = c.scheduled_for AND o.ordinal = c.ordinal
+               AND coalesce(o.timer_at, '-infinity') >= %(never)s
     FOR NO KEY UPDATE OF o SKIP LOCKED
 )
 UPDATE runs r SET timer_at = clock_timestamp()

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio
 
 #: Found by the keys of runs; with the version of each.
 _BY_KEYS = ("pull_heartbeat", "pull_give_back", "complete_runs", "pull_take", "pull_runs", "claim_lock_runs",
-            "claim_unlocked_runs")  # fmt: skip
+            "claim_unlocked_runs", "concurrency_wake_runs")  # fmt: skip
 _WITH_VERSIONS = ("pull_lock", "pull_runs", "claim_lock_runs")
 
 
