@@ -28,6 +28,15 @@ class Unconfirmed(Retryable):
     """It is committed here, and no other region is known to have it."""
 
 
+class StrictShut(Unconfirmed):
+    """It is committed here. Nothing STRICT holds in this cell until `regions` were read: its takeover was
+    decided without them."""
+
+    def __init__(self, regions: Sequence[str]) -> None:
+        super().__init__(f"what only the site in {', '.join(regions)} has was not read yet")
+        self.regions = tuple(regions)
+
+
 class Terminal(Exception):
     """It will never work: the input contradicts what is stored."""
 

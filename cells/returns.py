@@ -45,6 +45,9 @@ class ReturnedIntent:
     tenant_state: str
     tenant_epoch: int
     config: TenantConfig
+    #: A takeover was decided without its region, or from it without another one: what is STRICT may have been
+    #: confirmed to somebody, and holds.
+    waited_for: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

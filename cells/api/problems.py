@@ -21,7 +21,7 @@ from starlette.types import Scope
 from cells import ports
 from cells.contract import PROBLEM_TITLES, ErrorCode, problem_type
 from cells.domain.faults import ScheduleError
-from cells.records import Unconfirmed
+from cells.records import StrictShut, Unconfirmed
 from cells.workflow_ports import SignalsWait, WorkflowIdInUse
 
 MEDIA_TYPE = "application/problem+json"
@@ -266,8 +266,17 @@ def schedule_faults(error: ScheduleError) -> list[Fault]:
     return [body_fault(pointer, detail) for pointer, detail in error.faults]
 
 
-def unconfirmed(_: ports.Retryable) -> Problem:
+def unconfirmed(fault: ports.Retryable) -> Problem:
     """What a STRICT request is told that only one region has carried out."""
+    if isinstance(fault, StrictShut):
+        return Problem(
+            503,
+            ErrorCode.UNCONFIRMED,
+            f"STRICT is shut in this cell: {fault}, and the cell was taken over without it. It is done in the"
+            " cell's home region, and holds once STRICT is open again: repeat the request then, with the same"
+            " Idempotency-Key where it has one.",
+            headers={"Retry-After": "30"},
+        )
     return Problem(
         503,
         ErrorCode.UNCONFIRMED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -92,15 +92,36 @@ class CellRow:
             extended: datetime = row[1]
             return extended
 
+    def was_read(self, region: str, *, voted: int) -> None:
+        """A site whose vote was given up after the epoch that it `voted` for has nothing that is not here."""
+        with self._connected() as connection:
+            if connection.execute(_SQL["unread_possible"]).fetchone() == (True,):
+                connection.execute(_SQL["unread_read"], {"region": region, "voted": voted})
+
+    def give_up(self, region: str, *, epoch: int, reason: str) -> bool:
+        """What only that site has is not waited for any more; no where it is not waited for."""
+        with self._connected() as connection:
+            values = {"region": region, "epoch": epoch, "reason": reason}
+            return connection.execute(_SQL["unread_give_up"], values).fetchone() is not None
+
+    def unread(self) -> list[str]:
+        """The sites that are waited for."""
+        with self._connected() as connection:
+            return [row[0] for row in connection.execute(_SQL["unread_regions"])]
+
     def close(self, *, epoch: int) -> None:
         """Ends the lease of `epoch` now. Transactions that are open fail; `extend` opens it again."""
         with self._connected() as connection:
             if connection.execute(_SQL["close"], {"epoch": epoch}).fetchone() is None:
                 raise RowSuperseded(f"the database is not under epoch {epoch}")
 
-    def settle(self, epochs: Mapping[uuid.UUID, int], *, lost: str) -> Settled:
+    def settle(
+        self, epochs: Mapping[uuid.UUID, int], *, lost: str, epoch: int = 0, passed_over: Sequence[str] = ()
+    ) -> Settled:
         """Before the first lease of a new owner: `epochs` are all tenants whose rows name this cell, claimed
-        under new epochs. What executors of the `lost` region held is noted: it may be called again."""
+        under new epochs. What executors of the `lost` region held is noted: it may be called again.
+        `passed_over`: sites without whose votes the takeover of `epoch` was decided; nothing STRICT is
+        confirmed until they were read."""
         with self._connected(statement_ms=120_000) as connection, connection.transaction():
             tenants: Collection[uuid.UUID] = list(epochs)
             adopted = connection.execute(
@@ -110,4 +131,7 @@ class CellRow:
             fresh = connection.execute(_SQL["fresh_leases"]).rowcount
             if lost and connection.execute(_SQL["note_possible"]).fetchone() == (True,):
                 connection.execute(_SQL["note_under_way"], {"region": lost})
+            if passed_over and connection.execute(_SQL["unread_possible"]).fetchone() == (True,):
+                noted = {"epoch": epoch, "lost": lost, "regions": list(passed_over)}
+                connection.execute(_SQL["unread_note"], noted)
         return Settled(adopted=adopted, abandoned=tuple(row[0] for row in gone), fresh_leases=fresh)

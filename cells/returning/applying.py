@@ -9,19 +9,20 @@ from typing import Any
 import msgspec
 
 from cells.api import building
-from cells.domain.job import JobState
+from cells.domain.ids import RunKey
+from cells.domain.job import STRICT, JobState
 from cells.domain.resuming import resumes_at
+from cells.domain.run import RunState
 from cells.domain.windows import due_at
 from cells.execution.handing_on import HandingOn
-from cells.ports import Clock, Conflict, Fence, JobRow, SealedSecret
-from cells.returning.rows import as_bytes, as_secret, as_target, as_uuid
+from cells.ownership.entries import WHOLE_JOB
+from cells.ports import Clock, Conflict, JobRow, SealedSecret
+from cells.returning.calendars import CalendarsAgain
+from cells.returning.rows import Judged, as_bytes, as_secret, as_target, as_uuid, fence_of
 from cells.returns import Outcome, ReturnedIntent
 from cells.store.definitions import decode_definition
 from cells.store.postgres import PostgresStore
 
-STRICT = "STRICT"
-#: An intent's judgement, and why.
-Judged = tuple[Outcome, str | None]
 _STATES = {
     "job.pause": JobState.PAUSED,
     "job.resume": JobState.ACTIVE,
@@ -41,11 +42,18 @@ class Applying:
         self._onward = onward
         self._host_id = host_id
         self._clock = clock
+        calendars = CalendarsAgain(store, host_id)
         self._ways: Mapping[str, Callable[[ReturnedIntent, Any], Awaitable[Judged]]] = {
             "job.create": self._create_job,
             "job.edit": self._edit_job,
+            WHOLE_JOB: self._confirmed_job,
             **dict.fromkeys(_STATES, self._set_state),
             "run.trigger": self._trigger,
+            "run.cancel": self._cancel_run,
+            **dict.fromkeys(("calendar.created", "calendar.changed"), calendars.put),
+            "calendar.rename": calendars.rename,
+            "calendar.delete": calendars.delete,
+            **dict.fromkeys(("workflow.cancel", "workflow.terminate"), self._end_workflow),
             "target.create": self._create_target,
             "target.update": self._update_target,
             "target.rotate": self._rotate_secret,
@@ -61,7 +69,7 @@ class Applying:
         doing; settling it again changes nothing."""
         if intent.tenant_state == "MOVED":
             return Outcome.NOT_APPLIED, "the tenant lives in another cell now"
-        if intent.policy == STRICT:
+        if intent.policy == STRICT and not intent.waited_for:
             return Outcome.UNCONFIRMED, "STRICT, and no other region had it"
         way = self._ways.get(intent.verb)
         if way is None:
@@ -77,13 +85,25 @@ class Applying:
             return Outcome.REFUSED, "the region has no such job any more"
         try:
             outcome = await self._store.import_returned_job(
-                _fence(intent), intent, detail, host_id=self._host_id()
+                fence_of(intent), intent, detail, host_id=self._host_id()
             )
         except Conflict as fault:
             return Outcome.REFUSED, str(fault)
         row = await self._store.get_job(intent.tenant_id, as_uuid(detail["jobs"][0]["job_id"]))
         if outcome is Outcome.APPLIED and row is not None:
             await self._replaced(intent, None, row)
+        return outcome, None
+
+    async def _confirmed_job(self, intent: ReturnedIntent, detail: Any) -> Judged:
+        if not detail["jobs"]:
+            return Outcome.REFUSED, "the region has no such job any more"
+        before = await self._job(intent)
+        outcome = await self._store.import_confirmed_job(
+            fence_of(intent), intent, detail, host_id=self._host_id()
+        )
+        after = await self._job(intent)
+        if after is not None:
+            await self._replaced(intent, before, after)
         return outcome, None
 
     async def _edit_job(self, intent: ReturnedIntent, detail: Any) -> Judged:
@@ -118,7 +138,7 @@ class Applying:
             keep=row if definition.schedule == row.definition.schedule else None,
         )
         after = await self._store.taking(intent).edit_job(
-            _fence(intent),
+            fence_of(intent),
             base_version=row.version,
             seen_next_run_at=row.next_run_at,
             job=edited,
@@ -145,7 +165,7 @@ class Applying:
             else:
                 timer = max(due_at(next_run_at, row.offset_ms), now)
         after = await self._store.taking(intent).set_job_state(
-            _fence(intent),
+            fence_of(intent),
             job_id=row.job_id,
             state=state,
             base_version=row.version,
@@ -162,9 +182,28 @@ class Applying:
         if not detail.get("runs"):
             return Outcome.REFUSED, "the region has no such run any more"
         try:
-            await self._store.import_returned_run(_fence(intent), intent, detail, host_id=self._host_id())
+            await self._store.import_returned_run(fence_of(intent), intent, detail, host_id=self._host_id())
         except Conflict as fault:
             return Outcome.REFUSED, str(fault)
+        return Outcome.APPLIED, None
+
+    async def _cancel_run(self, intent: ReturnedIntent, detail: Any) -> Judged:
+        job, instant, ordinal = detail["name"].split(":")
+        key = RunKey(
+            parent_id=as_uuid(job),
+            scheduled_for=datetime.fromtimestamp(int(instant), UTC),
+            ordinal=int(ordinal),
+        )
+        row = await self._store.get_run(intent.tenant_id, key)
+        if row is None:
+            return Outcome.REFUSED, "the run is not here"
+        if row.state is RunState.CANCELLED or row.cancel_requested:
+            return Outcome.ALREADY, None
+        if row.epoch != detail["base"]:
+            return Outcome.CHANGED_SINCE, f"{row.state}, claimed under epoch {row.epoch}"
+        await self._store.taking(intent).cancel_run(
+            fence_of(intent), key=key, actor=f"region:{intent.region}", host_id=self._host_id()
+        )
         return Outcome.APPLIED, None
 
     async def _job(self, intent: ReturnedIntent) -> JobRow | None:
@@ -196,7 +235,7 @@ class Applying:
             return Outcome.ALREADY, None
         secrets = [as_secret(row) for row in detail["target_secrets"]]
         await self._store.taking(intent).create_target(
-            _fence(intent), target, secrets, host_id=self._host_id()
+            fence_of(intent), target, secrets, host_id=self._host_id()
         )
         return Outcome.APPLIED, None
 
@@ -214,7 +253,7 @@ class Applying:
             and one.expires_at is None
         ]
         await self._store.taking(intent).update_target(
-            _fence(intent),
+            fence_of(intent),
             target,
             base_version=detail["base"],
             host_id=self._host_id(),
@@ -240,7 +279,7 @@ class Applying:
         ]
         overlap = max((int((until - self._now()).total_seconds()) for until in older), default=0)
         await self._store.taking(intent).rotate_secret(
-            _fence(intent),
+            fence_of(intent),
             name,
             new[0],
             overlap_seconds=max(0, overlap),
@@ -254,7 +293,7 @@ class Applying:
         if await self._store.get_target(intent.tenant_id, detail["name"]) is None:
             return Outcome.ALREADY, None
         await self._store.taking(intent).delete_target(
-            _fence(intent),
+            fence_of(intent),
             detail["name"],
             host_id=self._host_id(),
             actor=f"region:{intent.region}",
@@ -277,7 +316,7 @@ class Applying:
                 (Outcome.ALREADY, None) if same else (Outcome.CHANGED_SINCE, "another text has this version")
             )
         await self._store.taking(intent).put_definition(
-            _fence(intent),
+            fence_of(intent),
             name=given["name"],
             version=given["version"],
             source=given["source"],
@@ -293,7 +332,7 @@ class Applying:
             return Outcome.NOT_APPLIED, "what it belongs to starts it again"
         try:
             outcome = await self._store.import_returned_workflow(
-                _fence(intent), intent, detail, host_id=self._host_id()
+                fence_of(intent), intent, detail, host_id=self._host_id()
             )
         except Conflict as fault:
             return Outcome.REFUSED, str(fault)
@@ -308,7 +347,7 @@ class Applying:
                 continue
             # Its own id keeps it from being taken twice, whoever dies in between.
             said = await self._store.signal_workflow(
-                _fence(intent),
+                fence_of(intent),
                 workflow_id=detail["name"],
                 signal_id=signal["signal_id"],
                 name=signal["name"],
@@ -321,6 +360,21 @@ class Applying:
             taken = taken or said.status != "duplicate"
         return (Outcome.APPLIED if taken else Outcome.ALREADY), None
 
-
-def _fence(intent: ReturnedIntent) -> Fence:
-    return Fence(tenant_id=intent.tenant_id, epoch=intent.tenant_epoch)
+    async def _end_workflow(self, intent: ReturnedIntent, detail: Any) -> Judged:
+        if detail.get("run_id") is None:
+            return Outcome.REFUSED, "the region has no such workflow any more"
+        run_id = as_uuid(detail["run_id"])
+        if await self._store.get_workflow(intent.tenant_id, detail["name"], run_id) is None:
+            return Outcome.REFUSED, "its workflow is not here"
+        kind = intent.verb.partition(".")[2].upper()
+        data = next((each["data"] for each in detail["told"] if each["kind"] == kind), {})
+        await self._store.taking(intent).tell_workflow(
+            fence_of(intent),
+            workflow_id=detail["name"],
+            kind=kind,
+            data=msgspec.json.encode({"actor": f"region:{intent.region}", **data}),
+            actor=f"region:{intent.region}",
+            host_id=self._host_id(),
+            run_id=run_id,
+        )
+        return Outcome.APPLIED, None

@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from cells.ports import SealedSecret, TargetRow
+from cells.ports import Fence, SealedSecret, TargetRow
+from cells.returns import Outcome, ReturnedIntent
+
+#: An intent's judgement, and why.
+Judged = tuple[Outcome, str | None]
+
+
+def fence_of(intent: ReturnedIntent) -> Fence:
+    """The ownership that it is carried out under."""
+    return Fence(tenant_id=intent.tenant_id, epoch=intent.tenant_epoch)
 
 
 def as_uuid(text: str) -> uuid.UUID:

@@ -12,7 +12,8 @@ from cells.execution.handing_on import HandingOn
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
 from cells.ports import Clock, Conflict, LeaseLost, NotOwner, Queue, Retryable, Terminal
-from cells.returning.applying import Applying, Judged
+from cells.returning.applying import Applying
+from cells.returning.rows import Judged
 from cells.returns import Outcome, ReturnedIntent
 from cells.store.postgres import PostgresStore
 from cells.store.returned import JudgedAlready
@@ -76,6 +77,9 @@ class Returning:
             await self._store.settle_returned(intent, outcome, note, host_id=self._host_id())
             self._judged.labels(outcome.value).inc()
             judged += 1
+        if not judged:
+            for region in await self._store.settle_unread(host_id=self._host_id()):
+                log.warning("STRICT waits no more for what a site has", region=region)
         if not waiting:
             await self._store.tell_returned(host_id=self._host_id())
         return judged

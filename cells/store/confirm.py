@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 
 import psycopg
 from psycopg.errors import Diagnostic
 
 from cells.observability.logs import logger
 from cells.ports import LeaseLost
-from cells.records import Unconfirmed
+from cells.records import StrictShut, Unconfirmed
 from cells.store.base import StoreBase
 from cells.store.database import Connection, Database, fetch_one, fetch_row, run
 
@@ -35,16 +36,18 @@ class Confirmation(StoreBase):
 
     def __init__(self, database: Database, *, cell_name: str) -> None:
         super().__init__(database, cell_name=cell_name)
-        self._confirming: asyncio.Task[None] | None = None
-        self._next: asyncio.Task[None] | None = None
+        self._confirming: asyncio.Task[Sequence[str]] | None = None
+        self._next: asyncio.Task[Sequence[str]] | None = None
 
-    async def confirm(self) -> None:
+    async def confirm(self, *, strict: bool = True) -> None:
         """See `ports.Store.confirm`."""
         if not self._leased:
             return
         if self._next is None:
             self._next = asyncio.create_task(self._after(self._confirming))
-        await asyncio.shield(self._next)
+        unread = await asyncio.shield(self._next)
+        if strict and unread:
+            raise StrictShut(unread)
 
     async def strict_parent(self, tenant_id: uuid.UUID, parent_id: uuid.UUID) -> bool:
         """See `confirming.ConfirmStore.strict_parent`."""
@@ -61,15 +64,15 @@ class Confirmation(StoreBase):
             (found,) = await fetch_row(connection, look, parameters)
             return bool(found)
 
-    async def _after(self, running: asyncio.Task[None] | None) -> None:
-        """A mark that is written after this call of everybody who waits for it."""
+    async def _after(self, running: asyncio.Task[Sequence[str]] | None) -> Sequence[str]:
+        """A mark that is written after this call of everybody who waits for it; the sites that are unread."""
         if running is not None:
             await asyncio.wait({running})
         self._confirming, self._next = self._next, None
         async with self._database.transaction() as connection:
-            await self._mark(connection)
+            return await self._mark(connection)
 
-    async def _mark(self, connection: Connection) -> None:
+    async def _mark(self, connection: Connection) -> Sequence[str]:
         said: list[str] = []
 
         def hear(notice: Diagnostic) -> None:
@@ -93,6 +96,7 @@ class Confirmation(StoreBase):
             connection.remove_notice_handler(hear)
         if any(text.startswith(_NOT_WAITED_FOR) for text in said):
             raise Unconfirmed(f"no other region has confirmed it within {CONFIRM_SECONDS:.0f} s")
+        return list(marked[2])
 
 
 async def _end_wait(connection: Connection, commit: asyncio.Future[None]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Self
 import msgspec
 
 from cells.domain.ids import RunKey, run_id
+from cells.domain.job import STRICT
 from cells.ports import Conflict, Fence, TenantConfig
 from cells.returns import Outcome, Return, ReturnedEntry, ReturnedIntent
 from cells.store.arrays import texts, uuids
@@ -64,6 +65,7 @@ class Returned(StoreBase):
                     tenant_state=row[11],
                     tenant_epoch=row[12],
                     config=_config(row[13]),
+                    waited_for=row[14],
                 )
                 for row in await fetch_all(connection, "returned_waiting", {"limit": limit})
             ]
@@ -100,12 +102,51 @@ class Returned(StoreBase):
                 return Outcome.ALREADY
             await _settle(connection, intent, Outcome.APPLIED, None)
             for table in ("jobs", "job_versions", "job_facets", "runs", "dlq"):
-                await _put(connection, fence, table, detail.get(table, ()))
+                await _put(connection, fence, table, detail.get(table, ()), unknown=_confirmed(intent))
             parent = {"tenant": fence.tenant_id, "parent": job["job_id"]}
             await run(connection, "returned_unknown_letters", parent)
             await _came_along(connection, intent, [intent.thing])
             entry.intent(fence.tenant_id, "job.create", uuid.UUID(job["job_id"]).hex, 0, job["version"])
             return Outcome.APPLIED
+
+    async def import_confirmed_job(
+        self, fence: Fence, intent: ReturnedIntent, detail: Mapping[str, Rows], *, host_id: int
+    ) -> Outcome:
+        """A STRICT job with its runs as the region had it, where it may have been confirmed to somebody: it
+        takes the place of what is here, but for an edit of later and for runs that have ended here. Runs
+        under way there are unknown."""
+        job = detail["jobs"][0]
+        ids: dict[str, object] = {"tenant": fence.tenant_id, "job": job["job_id"]}
+        async with self._write(fence, host_id) as (connection, entry):
+            here = await fetch_one(connection, "returned_lock_job", ids)
+            await _settle(connection, intent, Outcome.APPLIED, None)
+            if here is None or here[0] <= job["version"]:
+                await run(connection, "returned_drop_job", ids)
+                if here is not None and _is_ahead(here, job):
+                    job = {**job, "state": here[1], "next_run_at": here[2], "due_at": here[3]}
+                await _put(connection, fence, "jobs", [job])
+                for table in ("job_versions", "job_facets"):
+                    await _put(connection, fence, table, detail.get(table, ()))
+            runs = detail.get("runs", ())
+            if runs:
+                dropped = {"tenant": fence.tenant_id, "rows": _encode(runs).decode()}
+                await run(connection, "returned_drop_runs", dropped)
+            await _put(connection, fence, "runs", runs, unknown=True)
+            await _put(connection, fence, "dlq", detail.get("dlq", ()))
+            parent = {"tenant": fence.tenant_id, "parent": job["job_id"]}
+            await run(connection, "returned_unknown_letters", parent)
+            await _came_along(connection, intent, [intent.thing])
+            made = job["version"]
+            entry.intent(fence.tenant_id, "job.confirmed", uuid.UUID(job["job_id"]).hex, made, made)
+        return Outcome.APPLIED
+
+    async def settle_unread(self, *, host_id: int) -> Sequence[str]:
+        """Opens STRICT where all that it waited for is here and judged; the sites that were waited for."""
+        async with self._database.transaction() as connection:
+            settled = [row[0] for row in await fetch_all(connection, "cell_unread_settle")]
+            if settled:
+                await self._journal.append(connection, host_id, Entry())
+        return settled
 
     async def import_returned_run(
         self, fence: Fence, intent: ReturnedIntent, detail: Mapping[str, Rows], *, host_id: int
@@ -118,7 +159,7 @@ class Returned(StoreBase):
             if job is None or job[0] == "CANCELLED":
                 raise Conflict("its job is not here any more")
             await _settle(connection, intent, Outcome.APPLIED, None)
-            await _put(connection, fence, "runs", [given])
+            await _put(connection, fence, "runs", [given], unknown=_confirmed(intent))
             entry.intent(fence.tenant_id, intent.verb, intent.thing, given["version"], given["version"])
             return Outcome.APPLIED
 
@@ -141,7 +182,9 @@ class Returned(StoreBase):
                 raise Conflict(f"another workflow is open under the id {workflow['workflow_id']}")
             await _settle(connection, intent, Outcome.APPLIED, None)
             for table in ("workflows", "workflow_events", "workflow_signals", "workflow_inbox", "runs"):
-                await _put(connection, fence, table, detail.get(table, ()))
+                await _put(connection, fence, table, detail.get(table, ()), unknown=_confirmed(intent))
+            steps = {"tenant": fence.tenant_id, "parent": workflow["run_id"]}
+            await run(connection, "returned_unknown_steps", steps)
             run_hex = uuid.UUID(workflow["run_id"]).hex
             await _came_along(connection, intent, [intent.thing, f"workflow-run:{run_hex}"])
             entry.intent(fence.tenant_id, intent.verb, workflow["workflow_id"], 0, 1)
@@ -223,13 +266,27 @@ async def _came_along(connection: Connection, intent: ReturnedIntent, things: Se
     await run(connection, "returned_came_along", parameters)
 
 
-async def _put(connection: Connection, fence: Fence, table: str, rows: Rows) -> None:
+def _confirmed(intent: ReturnedIntent) -> bool:
+    """Whether what it did may have been confirmed to somebody."""
+    return intent.waited_for and intent.policy == STRICT
+
+
+def _is_ahead(here: Sequence[Any], there: Mapping[str, Any]) -> bool:
+    """Whether a job has come further here: an occurrence was claimed that nobody confirmed."""
+    if there["state"] != "ACTIVE" or here[1] not in ("ACTIVE", "DONE"):
+        return False
+    return here[1] == "DONE" or bool(here[2] > datetime.fromisoformat(there["next_run_at"]))
+
+
+async def _put(
+    connection: Connection, fence: Fence, table: str, rows: Rows, *, unknown: bool = False
+) -> None:
     if rows:
         queues = sorted({row["task_queue"] for row in rows if table == "runs" and row["task_queue"]})
         if queues:
             tenants = uuids([fence.tenant_id] * len(queues))
             await run(connection, "pull_know_queues", {"tenants": tenants, "queues": texts(queues)})
-        parameters = {"tenant": fence.tenant_id, "rows": _encode(rows).decode()}
+        parameters = {"tenant": fence.tenant_id, "rows": _encode(rows).decode(), "unknown": unknown}
         await run(connection, f"returned_put_{table}", parameters)
 
 

@@ -66,6 +66,7 @@ FATES: dict[str, Fate] = {
     "tenants": Fate.STAYS,  # its row is written by the move itself
     "transfer_marks": Fate.MARKS,
     "transfers": Fate.STAYS,
+    "unread_sites": Fate.STAYS,
     "workflow_definitions": Fate.MOVES,
     "workflow_events": Fate.MOVES,
     "workflow_ids_used": Fate.AGES,

@@ -46,6 +46,7 @@ admin_urls = [
     path("cells/<str:name>/sites/<str:region>:hand-over", evacuations.HandOverView.as_view()),
     path("cells/<str:name>/sites/<str:region>:rejoin", evacuations.RejoinView.as_view()),
     path("cells/<str:name>/sites/<str:region>:override", evacuations.OverrideView.as_view()),
+    path("cells/<str:name>/sites/<str:region>:give-up", evacuations.GiveUpView.as_view()),
     path("cells/<str:name>/sites/<str:region>/plan", evacuations.SitePlanView.as_view()),
     path("cells/<str:name>/sites/<str:region>", evacuations.SiteView.as_view()),
     path("evacuations", evacuations.EvacuationsView.as_view()),

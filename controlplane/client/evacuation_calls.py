@@ -229,7 +229,7 @@ def register_site(
 
 
 def plan_wish(cell: str, region: str, verb: str) -> Call[WishPlan]:
-    """What `hand-over` to a site, its `rejoin`, or an `override` would do, and what can be lost."""
+    """What `hand-over` to a site, its `rejoin`, an `override` or `give-up` would do, and what can be lost."""
     return Call(
         method="GET",
         path=path(_SITES + "/{region}/plan", name=cell, region=region),

@@ -25,8 +25,8 @@ from controlplane.ownership import OwnershipStore
 from controlplane.ownership.installed import installed_store
 from controlplane.topology.models import Cell, CellState, Site
 
-HAND_OVER, REJOIN, OVERRIDE = "hand-over", "rejoin", "override"
-VERBS = (HAND_OVER, REJOIN, OVERRIDE)
+HAND_OVER, REJOIN, OVERRIDE, GIVE_UP = "hand-over", "rejoin", "override", "give-up"
+VERBS = (HAND_OVER, REJOIN, OVERRIDE, GIVE_UP)
 #: A keeper begins a handover within so long, or not at all (seconds).
 _BEGIN_SECONDS = 15.0
 
@@ -54,8 +54,8 @@ class WishPlan:
 
 
 def plan_wish(*, cell: str, region: str, verb: str, store: OwnershipStore | None = None) -> WishPlan:
-    """What it would do. `region`: that shall own the cell (hand-over), whose site rejoins (rejoin), or whose
-    keeper is told to go on without the missing votes (override)."""
+    """What it would do. `region`: that shall own the cell (hand-over), whose site rejoins (rejoin), whose
+    keeper is told to go on without the missing votes (override), or that is waited for no more (give-up)."""
     site = _site(cell, region)
     if verb not in VERBS:
         raise invalid("/verb", f"one of {', '.join(VERBS)}")
@@ -68,6 +68,8 @@ def plan_wish(*, cell: str, region: str, verb: str, store: OwnershipStore | None
         return _handover(found, [one for one in facts if one is not found], region)
     if verb == REJOIN:
         return _rejoin(found, region, status)
+    if verb == GIVE_UP:
+        return _give_up(found, region)
     return _override(found, region, status)
 
 
@@ -133,6 +135,22 @@ def _override(found: CellFacts, region: str, status: SiteStatus) -> WishPlan:
     )  # fmt: skip
 
 
+def _give_up(found: CellFacts, region: str) -> WishPlan:
+    owner = found.sites.get(found.owner)
+    refusal = None
+    if owner is None or owner.away:
+        refusal = f"the owner, {found.owner}, does not answer"
+    elif region == found.owner:
+        refusal = f"{region} owns the cell: what it has is here"
+    return _plan(
+        found, region, GIVE_UP, refusal=refusal,
+        says=f"STRICT opens in {found.seen.name} without what only {region} has; refused where it does not wait"
+             " for that",
+        loses=f"what only {region} has and was confirmed as STRICT is not taken up any more: where it comes back"
+              " it is listed",
+    )  # fmt: skip
+
+
 def ask_wish(
     *,
     cell: str,
@@ -165,9 +183,11 @@ def ask_wish(
         wish = {"epoch": plan.epoch, "to": region, "until": time.time() + _BEGIN_SECONDS}
     elif verb == OVERRIDE:
         wish = {"epoch": plan.epoch, "reason": f"{actor.name}: {reason}"}
+    elif verb == GIVE_UP:
+        wish = {"epoch": plan.epoch, "site": region, "reason": f"{actor.name}: {reason}"}
     else:
         wish = {"epoch": plan.epoch, "region": region}
-    asked = _site(cell, plan.owner if verb == HAND_OVER else region)
+    asked = _site(cell, plan.owner if verb in (HAND_OVER, GIVE_UP) else region)
     # Before it is asked: it may be heard though no answer comes, and then somebody has to be known for it.
     _tell(f"site.{verb.replace('-', '_')}", plan, actor, reason, said="asked")
     try:

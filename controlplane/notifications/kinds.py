@@ -137,6 +137,7 @@ KINDS: tuple[Kind, ...] = (
         ("cell.handed_over", "evacuation.cell_handed_over", "a cell was handed over to another region"),
         ("site.handover_asked", "site.hand_over", "an operator has a cell handed over"),
         ("site.rejoining", "site.rejoin", "a site that went on alone follows its cell's owner again"),
+        ("site.given_up", "site.give_up", "STRICT opens without what only a site has that was passed over"),
         ("site.votes_overridden", "site.override", "a takeover goes on without votes that are missing"),
         tenants=False,
     ),

@@ -21,7 +21,12 @@ from controlplane.topology.models import Cell, CellState, Region, Site
 _NEWEST = 20
 #: The map is asked for again after so many seconds.
 _AGAIN_SECONDS = 5
-_DOES = {"hand-over": "Hand over to", "rejoin": "Have follow again", "override": "Go on without votes in"}
+_DOES = {
+    "hand-over": "Hand over to",
+    "rejoin": "Have follow again",
+    "override": "Go on without votes in",
+    "give-up": "Wait no more for",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

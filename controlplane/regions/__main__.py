@@ -5,6 +5,7 @@
 `hand-over --to REGION`: the owner's site: another region becomes the owner, with nothing lost.
 `rejoin`: a site that went on alone follows the owner; its tail was read before.
 `override --reason WHY`: a takeover goes on without the votes that are missing, and loses what only they have.
+`give-up --site REGION --reason WHY`: the owner's site: STRICT waits no more for a site that was passed over.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from controlplane.regions.keeper import Keeper
 from controlplane.regions.pages import serving
 from controlplane.regions.prepare import prepare
 from controlplane.regions.settings import Settings, SettingsError
-from controlplane.regions.wishes import Refused, hand_over, missing_votes, override, rejoin
+from controlplane.regions.wishes import Refused, give_up, hand_over, missing_votes, override, rejoin
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("hand-over").add_argument("--to", required=True, metavar="REGION")
     verbs.add_parser("rejoin")
     verbs.add_parser("override").add_argument("--reason", required=True)
+    gives_up = verbs.add_parser("give-up")
+    gives_up.add_argument("--site", required=True, metavar="REGION")
+    gives_up.add_argument("--reason", required=True)
     return parser
 
 
@@ -82,6 +86,8 @@ def _do(chosen: argparse.Namespace, settings: Settings, store: OwnershipStore) -
             print(rejoin(settings, store.cell(settings.cell)))
         case "override":
             print(_overridden(settings, store, chosen.reason))
+        case "give-up":
+            print(give_up(settings, store.cell(settings.cell), site=chosen.site, reason=chosen.reason))
         case _:
             _keep(settings, store)
 

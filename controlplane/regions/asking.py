@@ -18,7 +18,7 @@ from cells.contract import BODY_HASH_HEADER, BadSignature, Scope, body_hash, ver
 from controlplane.ownership import OwnershipStore, installed
 from controlplane.ownership.store import CellOwnership, OwnershipUnavailable
 from controlplane.regions.settings import Settings
-from controlplane.regions.wishes import Refused, cut_off, hand_over, override, rejoin
+from controlplane.regions.wishes import Refused, cut_off, give_up, hand_over, override, rejoin
 
 #: Longest body that is read (bytes).
 MOST_BYTES = 16_384
@@ -45,6 +45,14 @@ class Override(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A takeover goes on without the votes that are missing."""
 
     epoch: int
+    reason: str
+
+
+class GiveUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What only `site` has is not waited for any more; asked of the owner's site."""
+
+    epoch: int
+    site: str
     reason: str
 
 
@@ -83,6 +91,10 @@ def _override(asked: _Asked, wish: Override) -> str:
     return override(asked.settings, asked.store, asked.row, reason=wish.reason, waited=asked.waited)
 
 
+def _give_up(asked: _Asked, wish: GiveUp) -> str:
+    return give_up(asked.settings, asked.row, site=wish.site, reason=wish.reason)
+
+
 def _cut_off(asked: _Asked, wish: CutOff) -> str:
     return cut_off(asked.settings, region=wish.region, until=wish.until, now=time.time())
 
@@ -91,6 +103,7 @@ _VERBS: Mapping[str, tuple[type[msgspec.Struct], _Act]] = {
     "hand-over": (HandOver, _hand_over),
     "rejoin": (Rejoin, _rejoin),
     "override": (Override, _override),
+    "give-up": (GiveUp, _give_up),
     "cut-off": (CutOff, _cut_off),
 }
 

@@ -28,6 +28,7 @@ from controlplane.regions.deciding import Act, Decision, Known, decide, newest, 
 from controlplane.regions.returning import Returning
 from controlplane.regions.settings import Settings
 from controlplane.regions.takeover import settle_tenants
+from controlplane.regions.unread import has_nothing_more, passed_over
 from controlplane.regions.wishes import OPERATOR, Cut, Wishes
 
 _LOG = structlog.get_logger(__name__)
@@ -245,6 +246,7 @@ class Keeper:
                 self._cluster.stop_following()
             case Act.FOLLOW:
                 self._chores()
+                has_nothing_more(self._settings, self._store, row, known.look)
                 self._cluster.follow(
                     self._settings.databases[row.region], primary=row.region, epoch=row.epoch
                 )
@@ -351,6 +353,7 @@ class Keeper:
             epoch=row.epoch,
             lost=lost,
             between=lambda: self._renew_if_due(row),
+            passed_over=passed_over(self._settings, self._store, epoch=row.epoch, lost=lost),
         )
         _LOG.info(
             "cell taken up",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
+from cells.ownership.cell_row import CellRow
 from cells.ownership.handing_in import HandedIn, hand_in
 from cells.ownership.tail import tail_of, was_handed_in
 from cells.standby.cluster import Cluster
@@ -57,6 +58,7 @@ class Returning:
 
     def _hand_in(self, row: CellOwnership) -> None:
         own, owner = self._settings.databases[self._settings.region], self._settings.databases[row.region]
+        self._come_to_rest(row)
         tail = tail_of(own, owner_url=owner, epoch=row.epoch)
         file = self._settings.data.parent / f"tail-{row.epoch}.jsonl"
         aside = file.with_suffix(".new")
@@ -67,6 +69,8 @@ class Returning:
             done = hand_in(
                 own, tail, owner_url=owner, region=self._settings.region, epoch=row.epoch, gone=self._gone
             )
+        else:
+            CellRow(owner).was_read(self._settings.region, voted=-1)
         self._handed_in = row.epoch, done, self._place_of(row)
         _LOG.warning(
             "tail handed in",
@@ -93,6 +97,19 @@ class Returning:
             if was_handed_in(self._settings.databases[region], region=region, epoch=int(epoch)):
                 file.unlink(missing_ok=True)
                 _LOG.info("tail removed", cell=self._settings.cell, region=region, file=str(file))
+
+    def _come_to_rest(self, row: CellOwnership) -> None:
+        """A standby that was given up may have received more than it has replayed, and may be sent more by
+        the primary that it had."""
+        own = Cluster(
+            self._settings.databases[self._settings.region],
+            site=self._settings.region,
+            cell=self._settings.cell,
+        )
+        try:
+            own.vote(row.epoch, seconds=self._settings.timing.lease)
+        finally:
+            own.close()
 
     def _gone(self, tenant: uuid.UUID) -> bool:
         return self._store.tenant(tenant) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cells.ownership.cell_row import CellRow, Settled
 from controlplane.ownership import OwnershipStore, Superseded, TenantOwnership
@@ -19,9 +19,11 @@ def settle_tenants(
     epoch: int,
     lost: str,
     between: Callable[[], object],
+    passed_over: Sequence[str] = (),
 ) -> Settled:
     """Claims the row of each tenant that is the cell's, and has the cell's database say the same. `epoch` is
-    the cell's, `lost` the region that owned it before. `between` is called after every claim, however slow
+    the cell's, `lost` the region that owned it before, `passed_over` whose votes were given up.
+    `between` is called after every claim, however slow
     the store is: it keeps the owner's lease. Rows that were claimed under this epoch already (epochs come
     from one counter) are not claimed again, so that whoever begins anew gets further.
 
@@ -37,7 +39,7 @@ def settle_tenants(
                 epochs[claimed.tenant_id] = claimed.epoch
             between()
         after = page[-1].tenant_id
-    return row.settle(epochs, lost=lost)
+    return row.settle(epochs, lost=lost, epoch=epoch, passed_over=passed_over)
 
 
 def _claimed(store: OwnershipStore, owned: TenantOwnership) -> TenantOwnership | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cells.ownership.cell_row import CellRow, RowAway
 from cells.standby.election import Vote, choose
 from cells.standby.folder import Folder
 from cells.standby.lines import Place, line_of
@@ -156,6 +157,22 @@ def override(
         )
     store.cast_vote(settings.cell, epoch=row.epoch, region=OPERATOR, place=reason)
     return f"epoch {row.epoch} of {settings.cell} is decided without {', '.join(missing)}"
+
+
+def give_up(settings: Settings, row: CellOwnership | None, *, site: str, reason: str) -> str:
+    """Gives a site up for good that a takeover was decided without: STRICT opens in the cell, and what only
+    that site had confirmed is lost. Asked of the owner's site; it stays in the cell's database."""
+    if row is None or row.region != settings.region:
+        owner = "nobody" if row is None else row.region
+        raise Refused(f"{settings.region} does not own {settings.cell}, {owner} does: ask there")
+    here = CellRow(settings.databases[settings.region])
+    try:
+        if not here.give_up(site, epoch=row.epoch, reason=reason):
+            waited = ", ".join(here.unread()) or "no site"
+            raise Refused(f"{settings.cell} does not wait for what {site} has: it waits for {waited}")
+    except RowAway as fault:
+        raise Refused(f"the database of {settings.cell} takes no writes now: {fault}") from fault
+    return f"{settings.cell} does not wait any more for what {site} has"
 
 
 def cut_off(settings: Settings, *, region: str, until: float, now: float) -> str:

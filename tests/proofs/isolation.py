@@ -326,6 +326,7 @@ def _bodies(things: dict[str, str]) -> dict[str, dict[str, Any]]:
         "hand_over_cell": {},
         "rejoin_site": {},
         "override_votes": {"reason": "intruder"},
+        "give_up_site": {"reason": "intruder"},
         "start_rehearsal": {"region": "local"},
         "start_evacuation": {"region": "local"},
         "pause_evacuation": {},

@@ -134,3 +134,18 @@ ON CONFLICT DO NOTHING;
 INSERT INTO returned_tenants (tenant_id, region, epoch)
 SELECT DISTINCT tenant_id, %(region)s, %(epoch)s FROM unnest(%(tenants)s::uuid[]) AS n (tenant_id)
 ON CONFLICT DO NOTHING;
+
+-- name: return_calendars
+-- Calendars (tenant_id, id) as they are here, with all their versions.
+SELECT c.tenant_id, c.calendar_id, jsonb_build_object(
+    'calendar', to_jsonb(c),
+    'versions', (SELECT jsonb_agg(to_jsonb(v) ORDER BY v.version) FROM calendar_versions v
+                 WHERE v.tenant_id = c.tenant_id AND v.calendar_id = c.calendar_id))
+FROM unnest(%(tenants)s::uuid[], %(things)s::text[]) AS n (tenant_id, calendar_id) JOIN calendars c USING (tenant_id, calendar_id);
+
+-- name: return_told
+-- What executions (tenant_id, run) were told to do, waiting or recorded, in the order in which it came.
+SELECT i.tenant_id, i.run_id, jsonb_build_object('kind', i.kind, 'data', convert_from(i.data, 'UTF8')::jsonb)
+FROM unnest(%(tenants)s::uuid[], %(things)s::uuid[]) AS n (tenant_id, run_id) JOIN workflow_inbox i USING (tenant_id, run_id)
+WHERE i.kind IN ('CANCEL', 'TERMINATE')
+ORDER BY i.position;

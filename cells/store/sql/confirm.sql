@@ -4,8 +4,11 @@ SET LOCAL synchronous_commit = on;
 
 -- name: cell_confirm_mark
 -- Something to commit, under the cell's lease; no row where that has ended. It is in the log only.
--- And whether the commit will wait for anybody: where no standby is named it does not.
-SELECT current_setting('synchronous_standby_names') <> '', pg_logical_emit_message(true, 'clockhouse', '') FROM cell
+-- And whether the commit will wait for anybody: where no standby is named it does not. And which sites were given up by a
+-- takeover, and not read since.
+SELECT current_setting('synchronous_standby_names') <> '', pg_logical_emit_message(true, 'clockhouse', ''),
+       ARRAY(SELECT DISTINCT region FROM unread_sites WHERE settled_at IS NULL ORDER BY region)
+FROM cell
 WHERE lease_until IS NULL OR lease_until > clock_timestamp();
 
 -- name: strict_parent

@@ -1,7 +1,10 @@
 -- name: returned_waiting
 -- Intents of a lost region that wait to be judged, in order, of tenants that may be written for or have gone elsewhere.
+-- Whether STRICT waits for what that region has.
 SELECT c.tenant_id, c.region, c.epoch, c.host_id, c.seq, c.position, c.at, c.verb, c.thing, c.policy, c.detail,
-       t.state, t.ownership_epoch, t.config::text
+       t.state, t.ownership_epoch, t.config::text,
+       EXISTS (SELECT FROM unread_sites u
+               WHERE c.region IN (u.region, u.lost) AND c.epoch < u.epoch AND u.settled_at IS NULL)
 FROM reconciliation c JOIN tenants t USING (tenant_id)
 WHERE c.outcome IS NULL AND c.kind = 'INTENT' AND t.state IN ('ACTIVE', 'MOVED')
 ORDER BY c.entry
@@ -23,6 +26,22 @@ WHERE tenant_id = %(tenant)s AND thing = ANY(%(things)s::text[]) AND region = %(
 -- Whether a job (tenant_id, job) is here, and whether another one has its key.
 SELECT EXISTS (SELECT FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(job)s),
        EXISTS (SELECT FROM jobs WHERE tenant_id = %(tenant)s AND job_key = %(key)s AND job_id <> %(job)s);
+
+-- name: returned_lock_job
+-- How a job (tenant_id, job) stands.
+SELECT version, state, next_run_at, due_at FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(job)s FOR UPDATE;
+
+-- name: returned_drop_job
+-- A job (tenant_id, job) gives way to what was confirmed of it.
+WITH versions AS (DELETE FROM job_versions WHERE tenant_id = %(tenant)s AND job_id = %(job)s),
+facets AS (DELETE FROM job_facets WHERE tenant_id = %(tenant)s AND job_id = %(job)s)
+DELETE FROM jobs WHERE tenant_id = %(tenant)s AND job_id = %(job)s;
+
+-- name: returned_drop_runs
+-- Runs of a tenant (tenant_id) that have not ended here give way to what was confirmed of them.
+DELETE FROM runs r USING jsonb_to_recordset(%(rows)s::jsonb) AS n (parent_id uuid, scheduled_for timestamptz, ordinal int)
+WHERE r.tenant_id = %(tenant)s AND r.parent_id = n.parent_id AND r.scheduled_for = n.scheduled_for
+  AND r.ordinal = n.ordinal AND r.finished_at IS NULL;
 
 -- name: returned_put_jobs
 -- Jobs of a tenant (tenant_id) as the region had them.
@@ -46,15 +65,19 @@ WHERE r.tenant_id = %(tenant)s ON CONFLICT DO NOTHING;
 
 -- name: returned_put_runs
 -- Runs of a tenant (tenant_id) as the region had them. What had ended has ended and is never run again; what was
--- under way there is nobody's now: it is due or ready again under its own key, or unknown where it may run but once.
+-- under way there is nobody's now: it is due or ready again under its own key, or unknown where it may run but once, or
+-- where that was confirmed (unknown). A workflow hears of its steps by an update.
 INSERT INTO runs
 SELECT r.* FROM jsonb_array_elements(%(rows)s::jsonb) AS n (given)
 CROSS JOIN LATERAL jsonb_populate_record(NULL::runs, given || CASE
     WHEN given ->> 'state' <> 'RUNNING' THEN '{"host_id": null}'::jsonb
-    WHEN given ->> 'state' = 'RUNNING' AND (given ->> 'at_most_once')::boolean THEN jsonb_build_object(
+    WHEN (given ->> 'kind')::int = 1 AND ((given ->> 'at_most_once')::boolean OR %(unknown)s) THEN jsonb_build_object(
+        'state', 'RETRY_WAIT', 'host_id', NULL, 'lease_expires_at', NULL, 'timer_at', clock_timestamp(),
+        'reason', 'lost with its region')
+    WHEN (given ->> 'at_most_once')::boolean OR %(unknown)s THEN jsonb_build_object(
         'state', 'UNKNOWN', 'host_id', NULL, 'lease_expires_at', NULL, 'finished_at', clock_timestamp(),
         'reason', 'lost with its region')
-    WHEN given ->> 'state' = 'RUNNING' AND (given ->> 'cancel_requested')::boolean THEN jsonb_build_object(
+    WHEN (given ->> 'cancel_requested')::boolean THEN jsonb_build_object(
         'state', 'CANCELLED', 'host_id', NULL, 'lease_expires_at', NULL, 'finished_at', clock_timestamp(),
         'reason', 'cancelled')
     WHEN given ->> 'task_queue' IS NOT NULL THEN jsonb_build_object('state', 'READY', 'host_id', NULL,
@@ -64,6 +87,12 @@ CROSS JOIN LATERAL jsonb_populate_record(NULL::runs, given || CASE
 END) AS r
 WHERE r.tenant_id = %(tenant)s
 ON CONFLICT DO NOTHING;
+
+-- name: returned_unknown_steps
+-- A workflow's steps (tenant_id, parent) of which nobody knows whether they were done: it hears of them.
+UPDATE runs SET state = 'UNKNOWN', timer_at = NULL, finished_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s AND parent_id = %(parent)s AND kind = 1 AND state = 'RETRY_WAIT'
+  AND reason = 'lost with its region';
 
 -- name: returned_unknown_letters
 -- Runs (tenant_id, parent) that came in as unknown are dead letters.
@@ -120,6 +149,16 @@ LEFT JOIN runs r ON r.tenant_id = c.tenant_id AND r.parent_id = c.parent_id AND 
 WHERE c.tenant_id = %(tenant)s AND (c.at, c.entry) > (%(after_at)s, %(after_entry)s)
 ORDER BY c.at, c.entry
 LIMIT %(limit)s;
+
+-- name: cell_unread_settle
+-- Sites all of whose STRICT decisions were judged, for each tenant (tenant_id) that can be written for: STRICT waits for
+-- them no more.
+UPDATE unread_sites u SET settled_at = clock_timestamp()
+WHERE u.settled_at IS NULL AND u.read_at IS NOT NULL
+  AND NOT EXISTS (SELECT FROM reconciliation c JOIN tenants t USING (tenant_id)
+                  WHERE c.outcome IS NULL AND c.kind = 'INTENT' AND c.policy = 'STRICT'
+                    AND c.region IN (u.region, u.lost) AND t.state NOT IN ('SUSPENDED', 'MOVED'))
+RETURNING u.region;
 
 -- name: cell_returns
 -- What regions handed in to this cell, the latest first.

@@ -245,7 +245,8 @@ class SitePlanView(OperatorsView):
         responses=WishPlanDocument,
     )
     def get(self, request: Request, name: str, region: str) -> Response:
-        """What a handover to this site, its rejoining or an override would do, and what can be lost."""
+        """What a handover to this site, its rejoining, an override or giving it up would do, and what can be
+        lost."""
         verb = request.query_params.get("verb", "")
         return Response(show_wish_plan(plan_wish(cell=name, region=region, verb=verb)))
 
@@ -284,4 +285,13 @@ class OverrideView(_WishView):
     @extend_schema(operation_id="override_votes", request=Wish, responses={202: WishAnswerDocument})
     def post(self, request: Request, name: str, region: str) -> Response:
         """A takeover goes on without the votes that are missing, and loses what only those sites have."""
+        return self.asked(name, region)
+
+
+class GiveUpView(_WishView):
+    verb = "give-up"
+
+    @extend_schema(operation_id="give_up_site", request=Wish, responses={202: WishAnswerDocument})
+    def post(self, request: Request, name: str, region: str) -> Response:
+        """What only this site has is not waited for any more: STRICT opens in the cell without it."""
         return self.asked(name, region)

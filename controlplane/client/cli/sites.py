@@ -68,6 +68,13 @@ def override(session: Session, cell: Cell, region: Region, reason: Why, confirm:
     _asked(session, plan, _typed(session, plan, confirm), reason)
 
 
+@command(app, "give-up")
+def give_up(session: Session, cell: Cell, region: Region, reason: Why, confirm: Confirm = None) -> None:
+    """Have STRICT open without what only this site has, which a takeover was decided without."""
+    plan = _planned(session, cell, region, "give-up")
+    _asked(session, plan, _typed(session, plan, confirm), reason)
+
+
 def _planned(session: Session, cell: str, region: str, verb: str) -> WishPlan:
     plan = session.client.sites.plan(cell, region, verb)
     if not session.as_json:

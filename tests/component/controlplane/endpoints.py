@@ -67,6 +67,7 @@ ENDPOINTS: list[tuple[str, str, Scope, Any]] = [
     ("POST", "/v1/admin/cells/{name}/sites/{region}:hand-over", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/cells/{name}/sites/{region}:rejoin", Scope.OPERATOR, {}),
     ("POST", "/v1/admin/cells/{name}/sites/{region}:override", Scope.OPERATOR, {}),
+    ("POST", "/v1/admin/cells/{name}/sites/{region}:give-up", Scope.OPERATOR, {}),
     ("GET", "/v1/tenant/erasure", Scope.ADMIN, None),
     ("POST", "/v1/tenant/erasure", Scope.ADMIN, {"confirm": "theirs"}),
     ("POST", "/v1/tenant/erasure:cancel", Scope.ADMIN, {}),

@@ -13,8 +13,10 @@ from cells.api.returned import entry_document
 from cells.domain import ids
 from cells.domain.job import JobState
 from cells.domain.run import RunState
+from cells.ownership.cell_row import CellRow
 from cells.ownership.lease import Timing
 from cells.returns import Outcome, ReturnedEntry
+from cells.scheduling import CalendarContent
 from cells.standby.folder import Folder
 from controlplane.ownership.postgres import PostgresOwnershipStore
 from controlplane.regions.returning import Returning
@@ -160,6 +162,91 @@ async def test_strict_is_listed_and_effects_say_whether_they_were_repeated(
         assert first.key == again.idempotency_key
         assert first.here_epoch == again.epoch
         assert await here.store.get_job(tenant, strict.job_id) is None
+
+
+async def test_what_is_strict_comes_whole_where_a_vote_was_given_up(lost: Lost, postgres_url: str) -> None:
+    there = lost.world
+    tenant = there.a.tenant_id
+    at = seconds_ago(30)
+    async with lost.taken_over(postgres_url) as owner:
+        here = owner.world
+        ended, under_way = (new_job(at, once(at, region_policy="STRICT")) for _ in range(2))
+        for world in (there, here):
+            await world.create(ended, under_way)
+        await there.sql.execute("DELETE FROM journal WHERE convert_from(body, 'UTF8') LIKE '%job.create%'")
+        (did,) = (await there.claim(member_of(ended, tenant))).claims
+        assert await there.complete(did, RunState.SUCCEEDED)
+        (begun,) = (await there.claim(member_of(under_way, tenant))).claims
+        made = new_job(at + timedelta(days=1), once(at + timedelta(days=1), region_policy="STRICT"))
+        await there.create(made)
+        # Here somebody is about to call it, and waits for that to be confirmed.
+        await here.claim(member_of(ended, tenant))
+        await here.sql.execute(
+            "INSERT INTO unread_sites (region, epoch, lost) VALUES ('c', %s, 'a')", [AFTER]
+        )
+        unread = CellRow(owner.url).unread
+        lost.hand_in()
+        assert unread() == ["c"]
+        await owner.judge()
+        assert sorted(await owner.outcomes(tenant)) == [
+            ("CLAIMED", "IMPORTED"),
+            ("CLAIMED", "IMPORTED"),
+            ("FINISHED", "IMPORTED"),
+            ("job.create", "APPLIED"),
+            ("job.whole", "APPLIED"),
+            ("job.whole", "APPLIED"),
+        ]
+        run = await here.run(did)
+        assert (run.state, run.epoch) == (RunState.SUCCEEDED, did.epoch)
+        assert (await here.run(begun)).state is RunState.UNKNOWN
+        assert (await here.job(ended)).state is JobState.DONE
+        assert (await here.job(made)).state is JobState.ACTIVE
+        assert unread() == []
+
+
+async def test_cancels_and_calendars_are_done_again(lost: Lost, postgres_url: str) -> None:
+    there, tenant = lost.world, lost.world.a.tenant_id
+    async with lost.taken_over(postgres_url) as owner:
+        here = owner.world
+        flows, behind = Flows(world=there), Flows(world=here)
+        await flows.register()
+        await behind.register()
+        running, known = flows.new("known", "order_fulfillment"), new_job(now() + timedelta(hours=1))
+        at = now()
+        for world in (there, here):
+            await world.create(known, fence=world.a)
+            await world.store.start_workflow(world.a, running, host_id=world.host_id)
+            by_hand, _, _ = await world.store.trigger_job(
+                world.a, job_id=known.job_id, now=at, payload=None, actor="key:test", traceparent=None,
+                idempotency=None, host_id=world.host_id,
+            )  # fmt: skip
+        await there.sql.execute("DELETE FROM journal")
+
+        await there.store.cancel_run(there.a, key=by_hand.key, actor="key:test", host_id=there.host_id)
+        holidays = CalendarContent(dates=[("2026-12-25", "Christmas")])
+        await there.store.put_calendar(
+            there.a, calendar_id="holidays", name="Holidays", content=holidays, base_version=None,
+            actor="key:test", host_id=there.host_id,
+        )  # fmt: skip
+        await there.store.tell_workflow(
+            there.a, workflow_id="known", kind="CANCEL", data=b'{"reason":"no more"}', actor="key:test",
+            host_id=there.host_id,
+        )  # fmt: skip
+        lost.hand_in()
+        await owner.judge()
+        assert [one for one in await owner.outcomes(tenant) if "." in one[0]] == [
+            ("run.cancel", "APPLIED"),
+            ("calendar.created", "APPLIED"),
+            ("workflow.cancel", "APPLIED"),
+        ]
+        run = await here.store.get_run(tenant, by_hand.key)
+        assert run is not None
+        assert run.state is RunState.CANCELLED
+        calendar = await here.store.get_calendar(tenant, "holidays")
+        assert calendar is not None
+        assert (calendar.name, calendar.version, calendar.content) == ("Holidays", 1, holidays)
+        told = await here.value("SELECT convert_from(data, 'UTF8') FROM workflow_inbox WHERE kind = 'CANCEL'")
+        assert '"no more"' in str(told)
 
 
 async def test_workflows_signals_runs_by_hand_and_secrets_come_back(lost: Lost, postgres_url: str) -> None:

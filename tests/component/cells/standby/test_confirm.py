@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import psycopg
 import pytest
 
 from cells.ownership.cell_row import CellRow
 from cells.ports import LeaseLost
-from cells.records import Unconfirmed
+from cells.records import StrictShut, Unconfirmed
 from cells.store.migrate import migrate
 from cells.store.postgres import PostgresStore
 from tests.component.cells.standby.clusters import Sites, three_sites
@@ -36,6 +37,18 @@ async def test_what_was_committed_is_confirmed_by_one_standby(
         await store.confirm()
     row.extend(row.probe(), epoch=2, seconds=600)
     await store.confirm()
+
+    # A takeover was decided without a site: nothing STRICT holds until that was read, or given up for good.
+    note = "INSERT INTO unread_sites (region, epoch, lost) VALUES ('d', 2, 'z')"
+    with psycopg.connect(sites["a"].url.rsplit("/", 1)[0] + "/cell", autocommit=True) as sql:
+        sql.execute(note)
+    with pytest.raises(StrictShut, match="only the site in d has"):
+        await store.confirm()
+    await store.confirm(strict=False)
+    assert not row.give_up("d", epoch=1, reason="under another owner")
+    assert row.give_up("d", epoch=2, reason="it burnt down")
+    await store.confirm()
+
     sites["b"].stop()
     at = sites["a"].cluster.look().replayed
     await store.confirm()

@@ -12,7 +12,7 @@ import pytest
 from cells.ports import Fence, Retryable
 from controlplane.ownership.postgres import migrate as migrate_ownership
 from controlplane.regions.deciding import Act
-from controlplane.regions.wishes import Refused, override
+from controlplane.regions.wishes import Refused, give_up, override
 from tests.component.cells.store.world import new_job, now
 from tests.component.controlplane.regions.kept import TIMING, Kept, cell_store, three_regions
 from tests.waiting import eventually
@@ -138,10 +138,17 @@ async def test_a_missing_vote_is_waited_for_until_an_operator_gives_it_up(kept: 
         override(b.settings, kept.store, row, reason="impatience", waited=0)
     assert "without c" in override(b.settings, kept.store, row, reason="c burnt down", waited=60)
     await eventually(lambda: kept.owner() is b, timeout=60)
+    # What only c has may have been confirmed to somebody: STRICT waits for it.
+    assert b.execute("SELECT region, lost, read_at FROM unread_sites") == [("c", "a", None)]
+    with pytest.raises(Refused, match="it waits for c"):
+        give_up(b.settings, kept.store.cell("cell"), site="a", reason="a mistake")
     # Both come back, and find out what they are.
     a.start()
     c.start()
     await eventually(lambda: kept.follow("b"), timeout=90)
+    assert b.execute("SELECT read_at IS NOT NULL, settled_at FROM unread_sites") == [(True, None)]
+    assert "wait any more" in give_up(b.settings, kept.store.cell("cell"), site="c", reason="nobody judges here")
+    assert b.execute("SELECT given_up FROM unread_sites") == [("nobody judges here",)]
 
 
 async def test_a_standby_that_was_away_for_too_long_is_copied_anew(kept: Kept) -> None:

@@ -1,0 +1,32 @@
+"""Sites that a takeover was decided without: what only they have is waited for."""
+
+from __future__ import annotations
+
+from cells.ownership.cell_row import CellRow
+from cells.standby.cluster import Look
+from controlplane.ownership import OwnershipStore
+from controlplane.ownership.store import CellOwnership
+from controlplane.regions.settings import Settings
+from controlplane.regions.wishes import OPERATOR
+
+
+def passed_over(settings: Settings, store: OwnershipStore, *, epoch: int, lost: str) -> list[str]:
+    """The sites whose votes for the takeover of `epoch` an operator gave up. Nobody needs them where the
+    `lost` owner voted itself: it has all that they have."""
+    told = store.votes(settings.cell, epoch=epoch, regions=[*settings.databases, OPERATOR])
+    if not lost or OPERATOR not in told or lost in told:
+        return []
+    return sorted(set(settings.databases) - {lost} - told.keys())
+
+
+def has_nothing_more(
+    settings: Settings, store: OwnershipStore, row: CellOwnership, look: Look | None
+) -> None:
+    """Said of this site before it first follows the owner: all that it has lies on the owner's line. Only
+    where its vote was given up since the last one it cast: a copy of the owner has none of its own, and
+    knows a later epoch."""
+    if look is None or (look.follows and look.followed == f"{row.region}@{row.epoch}"):
+        return
+    missed = [one.epoch for one in store.promotions(settings.cell) if one.epoch > look.voted_epoch]
+    if any(store.votes(settings.cell, epoch=epoch, regions=[OPERATOR]) for epoch in missed):
+        CellRow(settings.databases[row.region]).was_read(settings.region, voted=look.voted_epoch)
