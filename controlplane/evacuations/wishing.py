@@ -144,10 +144,10 @@ def _give_up(found: CellFacts, region: str) -> WishPlan:
         refusal = f"{region} owns the cell: what it has is here"
     return _plan(
         found, region, GIVE_UP, refusal=refusal,
-        says=f"STRICT opens in {found.seen.name} without what only {region} has; refused where it does not wait"
-             " for that",
-        loses=f"what only {region} has and was confirmed as STRICT is not taken up any more: where it comes back"
-              " it is listed",
+        says=f"STRICT opens in {found.seen.name} without what only {region} has; refused where it does not"
+             " wait for that",
+        loses=f"what only {region} has and was confirmed as STRICT is not taken up any more: where it comes"
+              " back it is listed",
     )  # fmt: skip
 
 

@@ -246,7 +246,7 @@ class Keeper:
                 self._cluster.stop_following()
             case Act.FOLLOW:
                 self._chores()
-                has_nothing_more(self._settings, self._store, row, known.look)
+                has_nothing_more(self._settings, self._store, self._cluster, row, known.look)
                 self._cluster.follow(
                     self._settings.databases[row.region], primary=row.region, epoch=row.epoch
                 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from cells.ownership.cell_row import CellRow
-from cells.standby.cluster import Look
+from cells.standby.cluster import Cluster, Look, NotThere
+from cells.standby.lines import line_of
 from controlplane.ownership import OwnershipStore
 from controlplane.ownership.store import CellOwnership
+from controlplane.regions.deciding import promotion_of
 from controlplane.regions.settings import Settings
 from controlplane.regions.wishes import OPERATOR
 
@@ -20,13 +22,17 @@ def passed_over(settings: Settings, store: OwnershipStore, *, epoch: int, lost: 
 
 
 def has_nothing_more(
-    settings: Settings, store: OwnershipStore, row: CellOwnership, look: Look | None
+    settings: Settings, store: OwnershipStore, cluster: Cluster, row: CellOwnership, look: Look | None
 ) -> None:
-    """Said of this site before it first follows the owner: all that it has lies on the owner's line. Only
-    where its vote was given up since the last one it cast: a copy of the owner has none of its own, and
-    knows a later epoch."""
+    """Said of this site before it first follows the owner, once it has replayed all that it has: that lies on
+    the owner's line. Only where its vote was given up since the last one it cast: a copy of the owner has
+    nothing of its own, and knows a later epoch. `NotThere` where it turns out to have more."""
     if look is None or (look.follows and look.followed == f"{row.region}@{row.epoch}"):
         return
-    missed = [one.epoch for one in store.promotions(settings.cell) if one.epoch > look.voted_epoch]
+    records = store.promotions(settings.cell)
+    missed = [one.epoch for one in records if one.epoch > look.voted_epoch]
     if any(store.votes(settings.cell, epoch=epoch, regions=[OPERATOR]) for epoch in missed):
+        place = cluster.vote(row.epoch, seconds=settings.timing.lease)
+        if not place.lies_on(line_of([promotion_of(record) for record in records])):
+            raise NotThere(f"{settings.region} has more than the owner: it is at {place.text()}")
         CellRow(settings.databases[row.region]).was_read(settings.region, voted=look.voted_epoch)

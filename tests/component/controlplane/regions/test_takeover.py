@@ -147,7 +147,9 @@ async def test_a_missing_vote_is_waited_for_until_an_operator_gives_it_up(kept: 
     c.start()
     await eventually(lambda: kept.follow("b"), timeout=90)
     assert b.execute("SELECT read_at IS NOT NULL, settled_at FROM unread_sites") == [(True, None)]
-    assert "wait any more" in give_up(b.settings, kept.store.cell("cell"), site="c", reason="nobody judges here")
+    assert "wait any more" in give_up(
+        b.settings, kept.store.cell("cell"), site="c", reason="nobody judges here"
+    )
     assert b.execute("SELECT given_up FROM unread_sites") == [("nobody judges here",)]
 
 
