@@ -20,6 +20,8 @@ _SQL = load(Path(__file__).parent / "sql")
 _STRICT = "STRICT"
 #: The verb of a job that comes whole: no decision of anybody's.
 WHOLE_JOB = "job.whole"
+#: The same of an execution of a workflow.
+WHOLE_WORKFLOW = "workflow.whole"
 #: Behind all that a transaction's entries are numbered with.
 _WHOLE_POSITION = 1_000_000
 #: Signals may be older by so much than the transaction that is said to hold them.
@@ -233,6 +235,43 @@ def strict_jobs(page: Sequence[Entry], told: set[Named]) -> dict[Named, Entry]:
         and entry.thing.startswith("job:")
         and (entry.tenant, entry.thing) not in told
     }
+
+
+def executions(page: Sequence[Entry]) -> dict[Named, Entry]:
+    """The executions of workflows whose steps were claimed or ended, each with an entry that tells of it."""
+    return {(entry.tenant, entry.thing): entry for entry in page if entry.thing.startswith("workflow-run:")}
+
+
+def whole_workflows(own: Connection, changed: Mapping[Named, Entry]) -> list[Entry]:
+    """Those of such executions that are STRICT, as they are here, their steps included."""
+    runs = {(tenant, thing.partition(":")[2]) for tenant, thing in changed}
+    found = _grouped(own, "return_strict_executions", runs)
+    tables = {
+        table: _grouped(own, statement, set(found))
+        for table, statement in (
+            ("workflow_events", "return_histories"),
+            ("workflow_inbox", "return_inboxes"),
+            ("workflow_signals", "return_signals_of"),
+            ("runs", "return_runs_of"),
+        )
+    }
+    return [
+        Entry(
+            tenant=name[0],
+            row=entry.row,
+            position=_WHOLE_POSITION + entry.position,
+            kind="INTENT",
+            thing=f"workflow-run:{name[1]}",
+            verb=WHOLE_WORKFLOW,
+            policy=_STRICT,
+            detail={
+                "workflows": rows,
+                **{table: of_runs.get(name, []) for table, of_runs in tables.items()},
+            },
+        )
+        for name, rows in found.items()
+        for entry in (changed[name[0], f"workflow-run:{name[1]}"],)
+    ]
 
 
 def whole_jobs(own: Connection, changed: Mapping[Named, Entry]) -> list[Entry]:

@@ -20,7 +20,16 @@ import msgspec
 from cells.domain.ids import RunKey, run_id
 from cells.named_sql import load
 from cells.ownership.cell_row import RowAway, RowSuperseded
-from cells.ownership.entries import Connection, Entry, Named, look_up, strict_jobs, whole_jobs
+from cells.ownership.entries import (
+    Connection,
+    Entry,
+    Named,
+    executions,
+    look_up,
+    strict_jobs,
+    whole_jobs,
+    whole_workflows,
+)
 from cells.ownership.tail import TailRow, connected
 
 _SQL = load(Path(__file__).parent / "sql")
@@ -72,20 +81,23 @@ def hand_in(
         erased = _Erased(owner, gone)
         waited_for = owner.execute(_SQL["unread_open"], {"region": region}).fetchone() == (True,)
         changed: dict[Named, Entry] = {}
+        stepped: dict[Named, Entry] = {}
         for at in range(0, max(len(tail), 1), _PAGE):
             page = list(_entries(tail[at : at + _PAGE]))
             kept = [entry for entry in page if not erased(entry.tenant)]
             look_up(own, kept, told)
             if waited_for:
                 changed |= strict_jobs(kept, told)
+                stepped |= executions(kept)
             _put(owner, kept, region, epoch)
             entries += len(kept)
             dropped += len(page) - len(kept)
-        # What those jobs came to, behind all that made it so.
-        for names in batched(changed, _PAGE):
-            whole = whole_jobs(own, {name: changed[name] for name in names})
-            _put(owner, whole, region, epoch)
-            entries += len(whole)
+        # What those came to, behind all that made it so.
+        for of, found in ((whole_jobs, changed), (whole_workflows, stepped)):
+            for names in batched(found, _PAGE):
+                whole = of(own, {name: found[name] for name in names})
+                _put(owner, whole, region, epoch)
+                entries += len(whole)
         done = HandedIn(transactions=len(tail), entries=entries, dropped=dropped)
         with owner.transaction():
             _leased(owner, epoch)

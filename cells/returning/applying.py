@@ -15,10 +15,11 @@ from cells.domain.resuming import resumes_at
 from cells.domain.run import RunState
 from cells.domain.windows import due_at
 from cells.execution.handing_on import HandingOn
-from cells.ownership.entries import WHOLE_JOB
+from cells.ownership.entries import WHOLE_JOB, WHOLE_WORKFLOW
 from cells.ports import Clock, Conflict, JobRow, SealedSecret
 from cells.returning.calendars import CalendarsAgain
-from cells.returning.rows import Judged, as_bytes, as_secret, as_target, as_uuid, fence_of
+from cells.returning.rows import Judged, as_bytes, as_secret, as_target, as_uuid
+from cells.returning.rows import fence_of as _fence
 from cells.returns import Outcome, ReturnedIntent
 from cells.store.definitions import decode_definition
 from cells.store.postgres import PostgresStore
@@ -47,6 +48,7 @@ class Applying:
             "job.create": self._create_job,
             "job.edit": self._edit_job,
             WHOLE_JOB: self._confirmed_job,
+            WHOLE_WORKFLOW: self._confirmed_workflow,
             **dict.fromkeys(_STATES, self._set_state),
             "run.trigger": self._trigger,
             "run.cancel": self._cancel_run,
@@ -85,7 +87,7 @@ class Applying:
             return Outcome.REFUSED, "the region has no such job any more"
         try:
             outcome = await self._store.import_returned_job(
-                fence_of(intent), intent, detail, host_id=self._host_id()
+                _fence(intent), intent, detail, host_id=self._host_id()
             )
         except Conflict as fault:
             return Outcome.REFUSED, str(fault)
@@ -99,7 +101,7 @@ class Applying:
             return Outcome.REFUSED, "the region has no such job any more"
         before = await self._job(intent)
         outcome = await self._store.import_confirmed_job(
-            fence_of(intent), intent, detail, host_id=self._host_id()
+            _fence(intent), intent, detail, host_id=self._host_id()
         )
         after = await self._job(intent)
         if after is not None:
@@ -138,7 +140,7 @@ class Applying:
             keep=row if definition.schedule == row.definition.schedule else None,
         )
         after = await self._store.taking(intent).edit_job(
-            fence_of(intent),
+            _fence(intent),
             base_version=row.version,
             seen_next_run_at=row.next_run_at,
             job=edited,
@@ -165,7 +167,7 @@ class Applying:
             else:
                 timer = max(due_at(next_run_at, row.offset_ms), now)
         after = await self._store.taking(intent).set_job_state(
-            fence_of(intent),
+            _fence(intent),
             job_id=row.job_id,
             state=state,
             base_version=row.version,
@@ -182,7 +184,7 @@ class Applying:
         if not detail.get("runs"):
             return Outcome.REFUSED, "the region has no such run any more"
         try:
-            await self._store.import_returned_run(fence_of(intent), intent, detail, host_id=self._host_id())
+            await self._store.import_returned_run(_fence(intent), intent, detail, host_id=self._host_id())
         except Conflict as fault:
             return Outcome.REFUSED, str(fault)
         return Outcome.APPLIED, None
@@ -202,7 +204,7 @@ class Applying:
         if row.epoch != detail["base"]:
             return Outcome.CHANGED_SINCE, f"{row.state}, claimed under epoch {row.epoch}"
         await self._store.taking(intent).cancel_run(
-            fence_of(intent), key=key, actor=f"region:{intent.region}", host_id=self._host_id()
+            _fence(intent), key=key, actor=f"region:{intent.region}", host_id=self._host_id()
         )
         return Outcome.APPLIED, None
 
@@ -235,7 +237,7 @@ class Applying:
             return Outcome.ALREADY, None
         secrets = [as_secret(row) for row in detail["target_secrets"]]
         await self._store.taking(intent).create_target(
-            fence_of(intent), target, secrets, host_id=self._host_id()
+            _fence(intent), target, secrets, host_id=self._host_id()
         )
         return Outcome.APPLIED, None
 
@@ -253,7 +255,7 @@ class Applying:
             and one.expires_at is None
         ]
         await self._store.taking(intent).update_target(
-            fence_of(intent),
+            _fence(intent),
             target,
             base_version=detail["base"],
             host_id=self._host_id(),
@@ -279,7 +281,7 @@ class Applying:
         ]
         overlap = max((int((until - self._now()).total_seconds()) for until in older), default=0)
         await self._store.taking(intent).rotate_secret(
-            fence_of(intent),
+            _fence(intent),
             name,
             new[0],
             overlap_seconds=max(0, overlap),
@@ -293,7 +295,7 @@ class Applying:
         if await self._store.get_target(intent.tenant_id, detail["name"]) is None:
             return Outcome.ALREADY, None
         await self._store.taking(intent).delete_target(
-            fence_of(intent),
+            _fence(intent),
             detail["name"],
             host_id=self._host_id(),
             actor=f"region:{intent.region}",
@@ -316,7 +318,7 @@ class Applying:
                 (Outcome.ALREADY, None) if same else (Outcome.CHANGED_SINCE, "another text has this version")
             )
         await self._store.taking(intent).put_definition(
-            fence_of(intent),
+            _fence(intent),
             name=given["name"],
             version=given["version"],
             source=given["source"],
@@ -332,10 +334,16 @@ class Applying:
             return Outcome.NOT_APPLIED, "what it belongs to starts it again"
         try:
             outcome = await self._store.import_returned_workflow(
-                fence_of(intent), intent, detail, host_id=self._host_id()
+                _fence(intent), intent, detail, host_id=self._host_id()
             )
         except Conflict as fault:
             return Outcome.REFUSED, str(fault)
+        return outcome, None
+
+    async def _confirmed_workflow(self, intent: ReturnedIntent, detail: Any) -> Judged:
+        outcome = await self._store.import_confirmed_workflow(
+            _fence(intent), intent, detail, host_id=self._host_id()
+        )
         return outcome, None
 
     async def _signal(self, intent: ReturnedIntent, detail: Any) -> Judged:
@@ -347,7 +355,7 @@ class Applying:
                 continue
             # Its own id keeps it from being taken twice, whoever dies in between.
             said = await self._store.signal_workflow(
-                fence_of(intent),
+                _fence(intent),
                 workflow_id=detail["name"],
                 signal_id=signal["signal_id"],
                 name=signal["name"],
@@ -369,7 +377,7 @@ class Applying:
         kind = intent.verb.partition(".")[2].upper()
         data = next((each["data"] for each in detail["told"] if each["kind"] == kind), {})
         await self._store.taking(intent).tell_workflow(
-            fence_of(intent),
+            _fence(intent),
             workflow_id=detail["name"],
             kind=kind,
             data=msgspec.json.encode({"actor": f"region:{intent.region}", **data}),

@@ -22,6 +22,7 @@ from cells.store.journal import Entry, Journal
 _encode = msgspec.json.Encoder().encode
 _config = msgspec.json.Decoder(TenantConfig).decode
 Rows = Sequence[Mapping[str, Any]]
+_OF_WORKFLOWS = ("workflows", "workflow_events", "workflow_signals", "workflow_inbox", "runs")
 _FIRST = (datetime(1970, 1, 1, tzinfo=UTC), 0)
 
 
@@ -140,6 +141,30 @@ class Returned(StoreBase):
             entry.intent(fence.tenant_id, "job.confirmed", uuid.UUID(job["job_id"]).hex, made, made)
         return Outcome.APPLIED
 
+    async def import_confirmed_workflow(
+        self, fence: Fence, intent: ReturnedIntent, detail: Mapping[str, Rows], *, host_id: int
+    ) -> Outcome:
+        """A STRICT execution with its history as the region had it, where it may have been confirmed to
+        somebody: it takes the place of what is here. `Conflict` where that has gone further. What
+        was under way there is unknown."""
+        workflow = detail["workflows"][0]
+        ids: dict[str, object] = {"tenant": fence.tenant_id, "run": workflow["run_id"]}
+        async with self._write(fence, host_id) as (connection, entry):
+            here = await fetch_one(connection, "returned_lock_workflow", ids)
+            if here is not None and here[0] > workflow["next_seq"]:
+                raise Conflict(f"it has gone on to event {here[0] - 1} here")
+            await _settle(connection, intent, Outcome.APPLIED, None)
+            await run(connection, "returned_drop_workflow", ids)
+            for table in _OF_WORKFLOWS:
+                await _put(connection, fence, table, detail.get(table, ()), unknown=True)
+            steps = {"tenant": fence.tenant_id, "parent": workflow["run_id"]}
+            await run(connection, "returned_unknown_steps", steps)
+            await _came_along(connection, intent, [intent.thing])
+            made = workflow["next_seq"]
+            entry.intent(fence.tenant_id, "workflow.confirmed", workflow["workflow_id"], made, made)
+        self.workflows_due()
+        return Outcome.APPLIED
+
     async def settle_unread(self, *, host_id: int) -> Sequence[str]:
         """Opens STRICT where all that it waited for is here and judged; the sites that were waited for."""
         async with self._database.transaction() as connection:
@@ -181,7 +206,7 @@ class Returned(StoreBase):
             if held and workflow["holds_id"]:
                 raise Conflict(f"another workflow is open under the id {workflow['workflow_id']}")
             await _settle(connection, intent, Outcome.APPLIED, None)
-            for table in ("workflows", "workflow_events", "workflow_signals", "workflow_inbox", "runs"):
+            for table in _OF_WORKFLOWS:
                 await _put(connection, fence, table, detail.get(table, ()), unknown=_confirmed(intent))
             steps = {"tenant": fence.tenant_id, "parent": workflow["run_id"]}
             await run(connection, "returned_unknown_steps", steps)

@@ -149,3 +149,9 @@ SELECT i.tenant_id, i.run_id, jsonb_build_object('kind', i.kind, 'data', convert
 FROM unnest(%(tenants)s::uuid[], %(things)s::uuid[]) AS n (tenant_id, run_id) JOIN workflow_inbox i USING (tenant_id, run_id)
 WHERE i.kind IN ('CANCEL', 'TERMINATE')
 ORDER BY i.position;
+
+-- name: return_strict_executions
+-- Those of some executions (tenant_id, run) that are STRICT, as they are here.
+SELECT w.tenant_id, w.run_id, to_jsonb(w)
+FROM unnest(%(tenants)s::uuid[], %(things)s::uuid[]) AS n (tenant_id, run_id)
+JOIN workflows w USING (tenant_id, run_id) WHERE w.region_policy = 'STRICT';

@@ -112,6 +112,18 @@ RETURNING state;
 SELECT EXISTS (SELECT FROM workflows WHERE tenant_id = %(tenant)s AND run_id = %(run)s),
        EXISTS (SELECT FROM workflows WHERE tenant_id = %(tenant)s AND workflow_id = %(workflow)s AND holds_id);
 
+-- name: returned_lock_workflow
+-- How far an execution (tenant_id, run) is.
+SELECT next_seq FROM workflows WHERE tenant_id = %(tenant)s AND run_id = %(run)s FOR UPDATE;
+
+-- name: returned_drop_workflow
+-- An execution (tenant_id, run) gives way to what was confirmed of it.
+WITH events AS (DELETE FROM workflow_events WHERE tenant_id = %(tenant)s AND run_id = %(run)s),
+inbox AS (DELETE FROM workflow_inbox WHERE tenant_id = %(tenant)s AND run_id = %(run)s),
+signals AS (DELETE FROM workflow_signals WHERE tenant_id = %(tenant)s AND run_id = %(run)s),
+steps AS (DELETE FROM runs WHERE tenant_id = %(tenant)s AND parent_id = %(run)s AND kind = 1)
+DELETE FROM workflows WHERE tenant_id = %(tenant)s AND run_id = %(run)s;
+
 -- name: returned_put_workflows
 -- Executions of a tenant (tenant_id) as the region had them.
 INSERT INTO workflows SELECT * FROM jsonb_populate_recordset(NULL::workflows, %(rows)s::jsonb) AS r

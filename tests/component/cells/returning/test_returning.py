@@ -173,12 +173,20 @@ async def test_what_is_strict_comes_whole_where_a_vote_was_given_up(lost: Lost, 
         ended, under_way = (new_job(at, once(at, region_policy="STRICT")) for _ in range(2))
         for world in (there, here):
             await world.create(ended, under_way)
-        await there.sql.execute("DELETE FROM journal WHERE convert_from(body, 'UTF8') LIKE '%job.create%'")
+        flows, behind = Flows(world=there), Flows(world=here)
+        for each in (flows, behind):
+            await each.register()
+        order = replace(flows.new("order", "order_fulfillment"), region_policy="STRICT")
+        for each in (flows, behind):
+            await each.store.start_workflow(each.fence, order, host_id=each.world.host_id)
+            await each.settle()
+        await there.sql.execute("DELETE FROM journal")
         (did,) = (await there.claim(member_of(ended, tenant))).claims
         assert await there.complete(did, RunState.SUCCEEDED)
         (begun,) = (await there.claim(member_of(under_way, tenant))).claims
         made = new_job(at + timedelta(days=1), once(at + timedelta(days=1), region_policy="STRICT"))
         await there.create(made)
+        assert (await flows.do("payments", result={"charge": "ch_1"})).claim.epoch
         # Here somebody is about to call it, and waits for that to be confirmed.
         await here.claim(member_of(ended, tenant))
         await here.sql.execute(
@@ -191,11 +199,16 @@ async def test_what_is_strict_comes_whole_where_a_vote_was_given_up(lost: Lost, 
         assert sorted(await owner.outcomes(tenant)) == [
             ("CLAIMED", "IMPORTED"),
             ("CLAIMED", "IMPORTED"),
+            ("CLAIMED", "IMPORTED"),
+            ("FINISHED", "IMPORTED"),
             ("FINISHED", "IMPORTED"),
             ("job.create", "APPLIED"),
             ("job.whole", "APPLIED"),
             ("job.whole", "APPLIED"),
+            ("workflow.whole", "APPLIED"),
         ]
+        told = [[event.type for event in await each.history("order")] for each in (flows, behind)]
+        assert told[0] == told[1]
         run = await here.run(did)
         assert (run.state, run.epoch) == (RunState.SUCCEEDED, did.epoch)
         assert (await here.run(begun)).state is RunState.UNKNOWN
