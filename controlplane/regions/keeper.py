@@ -28,7 +28,7 @@ from controlplane.regions.deciding import Act, Decision, Known, decide, newest, 
 from controlplane.regions.returning import Returning
 from controlplane.regions.settings import Settings
 from controlplane.regions.takeover import settle_tenants
-from controlplane.regions.unread import has_nothing_more, passed_over
+from controlplane.regions.unread import follow_owner, passed_over
 from controlplane.regions.wishes import OPERATOR, Cut, Wishes
 
 _LOG = structlog.get_logger(__name__)
@@ -246,10 +246,7 @@ class Keeper:
                 self._cluster.stop_following()
             case Act.FOLLOW:
                 self._chores()
-                has_nothing_more(self._settings, self._store, self._cluster, row, known.look)
-                self._cluster.follow(
-                    self._settings.databases[row.region], primary=row.region, epoch=row.epoch
-                )
+                follow_owner(self._settings, self._store, self._cluster, row, known.look)
                 self._look_whether_fed(row, known.look)
                 if self.status.streaming:
                     self._returning.forget_tails()

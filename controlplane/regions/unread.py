@@ -21,14 +21,22 @@ def passed_over(settings: Settings, store: OwnershipStore, *, epoch: int, lost: 
     return sorted(set(settings.databases) - {lost} - told.keys())
 
 
-def has_nothing_more(
+def follow_owner(
     settings: Settings, store: OwnershipStore, cluster: Cluster, row: CellOwnership, look: Look | None
 ) -> None:
-    """Said of this site before it first follows the owner, once it has replayed all that it has: that lies on
-    the owner's line. Only where its vote was given up since the last one it cast: a copy of the owner has
-    nothing of its own, and knows a later epoch. `NotThere` where it turns out to have more."""
-    if look is None or (look.follows and look.followed == f"{row.region}@{row.epoch}"):
-        return
+    """Has this site stream from the owner under `row`. Where its vote was given up, the owner is told first
+    that it has nothing more."""
+    if look is not None and not (look.follows and look.followed == f"{row.region}@{row.epoch}"):
+        _has_nothing_more(settings, store, cluster, row, look)
+    cluster.follow(settings.databases[row.region], primary=row.region, epoch=row.epoch)
+
+
+def _has_nothing_more(
+    settings: Settings, store: OwnershipStore, cluster: Cluster, row: CellOwnership, look: Look
+) -> None:
+    """Said once it has replayed all that it has, and that lies on the owner's line. Only where its vote was
+    given up since the last one it cast: a copy of the owner has nothing of its own, and knows a later epoch.
+    `NotThere` where it turns out to have more."""
     records = store.promotions(settings.cell)
     missed = [one.epoch for one in records if one.epoch > look.voted_epoch]
     if any(store.votes(settings.cell, epoch=epoch, regions=[OPERATOR]) for epoch in missed):
