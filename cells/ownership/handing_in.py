@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from itertools import batched
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +93,9 @@ def hand_in(
             dropped += len(page) - len(kept)
         # What those came to, behind all that made it so.
         for of, found in ((whole_jobs, changed), (whole_workflows, stepped)):
-            for names in batched(found, _PAGE):
-                whole = of(own, {name: found[name] for name in names})
+            names = list(found)
+            for at in range(0, len(names), _PAGE):
+                whole = of(own, {name: found[name] for name in names[at : at + _PAGE]})
                 _put(owner, whole, region, epoch)
                 entries += len(whole)
         done = HandedIn(transactions=len(tail), entries=entries, dropped=dropped)

@@ -375,7 +375,7 @@ class Applying:
         if await self._store.get_workflow(intent.tenant_id, detail["name"], run_id) is None:
             return Outcome.REFUSED, "its workflow is not here"
         kind = intent.verb.partition(".")[2].upper()
-        data = next((each["data"] for each in detail["told"] if each["kind"] == kind), {})
+        data: dict[str, Any] = next((each["data"] for each in detail["told"] if each["kind"] == kind), {})
         await self._store.taking(intent).tell_workflow(
             _fence(intent),
             workflow_id=detail["name"],
