@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+import msgspec
+
 from cells.records import TenantConfig
 
 
@@ -85,6 +87,28 @@ class Return:
     transactions: int
     entries: int
     dropped: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Away:
+    """A return that concerns a tenant who lives in another cell by now."""
+
+    tenant_id: uuid.UUID
+    region: str
+    epoch: int  # of the owner it was handed in to
+    move_id: uuid.UUID
+    url: str  # of that cell
+
+
+class AwayPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of what is reported of it."""
+
+    tenant_id: uuid.UUID
+    region: str
+    epoch: int
+    rows: list[msgspec.Raw]  # of `reconciliation`
+    until: int  # the last one's number
+    last: bool
 
 
 class ReturnStore(Protocol):

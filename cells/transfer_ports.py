@@ -8,6 +8,7 @@ from typing import Protocol
 
 from cells.contract import MoveOrder, MoveSide, MoveVerb
 from cells.ports import Completion
+from cells.returns import AwayPage
 
 #: What a verb answers: JSON values.
 Answer = Mapping[str, object]
@@ -25,4 +26,8 @@ class Transfers(Protocol):
         self, move_id: uuid.UUID, sender: str, completions: Sequence[Completion]
     ) -> Sequence[bool]:
         """Ends of calls that began in the cell the tenant came from; which of them took effect."""
+        ...
+
+    async def take_report(self, move_id: uuid.UUID, sender: str, page: AwayPage) -> None:
+        """What the cell the tenant came from reports of a region that came back there."""
         ...

@@ -22,6 +22,7 @@ from cells.contract import (
 )
 from cells.domain import ids
 from cells.ports import Completion
+from cells.returns import AwayPage
 from cells.transfer_ports import Transfers
 
 routes = Routes("Internal")
@@ -66,6 +67,22 @@ async def take_over(call: Call, move_id: MoveId) -> Response:
     sender = call.caller.actor.removeprefix(_CELL)
     applied = await _transfers(call).take_over(_move(move_id), sender, completions)
     return answer({"applied": list(applied)})
+
+
+@routes.add(
+    "POST",
+    "/internal/moves/{move_id}/returned",
+    Rule(scope=Scope.INTERNAL, internal=True),
+    answers={200: ("It is reported here.", None)},
+)
+async def take_report(call: Call, move_id: MoveId) -> Response:
+    """What a region that came back had done for a tenant who has left the cell it came back to."""
+    _signed(call)
+    if not call.caller.actor.startswith(_CELL):
+        raise Problem(403, ErrorCode.FORBIDDEN, "Cells hand on what came back, nobody else.")
+    sender = call.caller.actor.removeprefix(_CELL)
+    await _transfers(call).take_report(_move(move_id), sender, _read(call, AwayPage))
+    return answer({})
 
 
 def _signed(call: Call) -> None:

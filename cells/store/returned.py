@@ -13,7 +13,7 @@ import msgspec
 from cells.domain.ids import RunKey, run_id
 from cells.domain.job import STRICT
 from cells.ports import Conflict, Fence, TenantConfig
-from cells.returns import Outcome, Return, ReturnedEntry, ReturnedIntent
+from cells.returns import Away, AwayPage, Outcome, Return, ReturnedEntry, ReturnedIntent
 from cells.store.arrays import texts, uuids
 from cells.store.base import StoreBase
 from cells.store.database import Connection, fetch_all, fetch_one, fetch_row, run
@@ -233,6 +233,50 @@ class Returned(StoreBase):
                         intents=intents, effects=effects, not_applied=open_,
                     )  # fmt: skip
         return len(waiting)
+
+    # --- of tenants who live elsewhere -----------------------------------------------------
+    async def returned_away(self) -> Sequence[Away]:
+        """Returns that other cells are to report, once all was judged."""
+        async with self._database.transaction() as connection:
+            return [
+                Away(tenant_id=row[0], region=row[1], epoch=row[2], move_id=row[3], url=row[4])
+                for row in await fetch_all(connection, "cell_returned_away")
+            ]
+
+    async def returned_page(self, away: Away, *, after: int, limit: int) -> AwayPage:
+        """A part of one, behind the entry `after`."""
+        parameters = {"tenant": away.tenant_id, "region": away.region, "after": after, "limit": limit}
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(connection, "returned_away_page", parameters)
+        return AwayPage(
+            tenant_id=away.tenant_id,
+            region=away.region,
+            epoch=away.epoch,
+            rows=[msgspec.Raw(_encode(row[1])) for row in rows],
+            until=rows[-1][0] if rows else after,
+            last=len(rows) < limit,
+        )
+
+    async def returned_handed_on(self, away: Away, *, host_id: int) -> None:
+        """Another cell reports it now."""
+        parameters = {"tenant": away.tenant_id, "region": away.region, "epoch": away.epoch}
+        async with self._database.transaction() as connection:
+            await run(connection, "returned_handed_on", parameters)
+            await self._journal.append(connection, host_id, Entry())
+
+    async def take_report(self, page: AwayPage, *, host_id: int) -> None:
+        """What another cell reports of a return to a tenant who has come from there. `NotOwner` where the
+        tenant is not active here."""
+        tenant = {"tenant": page.tenant_id}
+        async with self._database.transaction() as connection:
+            found = await fetch_one(connection, "returned_epoch_of", tenant)
+        epoch = 0 if found is None else found[0]
+        async with self._write(Fence(tenant_id=page.tenant_id, epoch=epoch), host_id) as (connection, _):
+            rows = _encode(page.rows).decode()
+            await run(connection, "returned_take_over", {**tenant, "rows": rows})
+            if page.last:
+                concerns = {**tenant, "region": page.region, "epoch": page.epoch}
+                await run(connection, "returned_concerns", concerns)
 
     # --- reading -------------------------------------------------------------------------
     async def reconciliation(

@@ -14,6 +14,7 @@ from cells.supervision import Service
 from cells.transfer.keeper import TransferKeeper
 from cells.transfer.onward import Onward
 from cells.transfer.peers import Peer, Settler
+from cells.transfer.reports import Reports
 from cells.transfer.service import TransferService
 
 
@@ -44,11 +45,13 @@ class Moving:
         self.service = TransferService(
             store, self._transfers, queue, clock, installation_key=key, host_id=lambda: host.host_id
         )
+        peer = Peer(cell=name, installation_key=key, clock=clock)
+        self._reports = Reports(store, peer, host_id=lambda: host.host_id)
         self.onward = Onward(
             store,
             self._transfers,
             queue,
-            Peer(cell=name, installation_key=key, clock=clock),
+            peer,
             clock,
             metrics,
             host_id=lambda: host.host_id,
@@ -61,6 +64,7 @@ class Moving:
         if self._roles & {"executor", "api"}:
             yield "onward", lambda: self.onward
         if "reaper" in self._roles:
+            yield "reports", lambda: self._reports
             yield (
                 "moves",
                 lambda: TransferKeeper(self._transfers, self.service, self._settler, self._metrics),

@@ -13,6 +13,7 @@ from yarl import URL
 from cells.contract import CELLS_KID, Caller, MoveSide, Scope, body_hash, cells_key, sign_request
 from cells.domain import ids
 from cells.ports import Clock, Completion, Retryable
+from cells.returns import Away, AwayPage
 
 #: A call takes at most this long (seconds).
 CALL_SECONDS = 5.0
@@ -88,22 +89,29 @@ class Settler(_Signed):
 
 
 class Peer(_Signed):
-    """Hands ends of calls on to the cell that a tenant moved to."""
+    """Hands ends of calls, and reports, on to the cell that a tenant moved to."""
 
     def __init__(self, *, cell: str, installation_key: bytes, clock: Clock) -> None:
         super().__init__(cell=cell, kid=CELLS_KID, secret=cells_key(installation_key), clock=clock)
 
     async def hand_on(self, url: str, move: uuid.UUID, completions: Sequence[Completion]) -> list[bool]:
         """Which took effect there. `Retryable` if they were not taken. Addresses are tried in turn."""
+        body = msgspec.json.encode(list(completions))
+        text = await self._post_any(url, f"/internal/moves/{move}/completions", body)
+        try:
+            return msgspec.json.decode(text, type=_Taken).applied
+        except msgspec.DecodeError as fault:
+            raise Retryable(str(fault)) from fault
+
+    async def hand_report(self, away: Away, page: AwayPage) -> None:
+        """A part of what is reported of a return. `Retryable` if it was not taken."""
+        await self._post_any(away.url, f"/internal/moves/{away.move_id}/returned", msgspec.json.encode(page))
+
+    async def _post_any(self, url: str, path: str, body: bytes) -> bytes:
         fault = Retryable("no address is known")
         for address in (part.strip() for part in url.split(",") if part.strip()):
             try:
-                text = await self.post(
-                    address, f"/internal/moves/{move}/completions", msgspec.json.encode(list(completions))
-                )
-                return msgspec.json.decode(text, type=_Taken).applied
+                return await self.post(address, path, body)
             except Retryable as refused:
                 fault = refused
-            except msgspec.DecodeError as refused:
-                fault = Retryable(str(refused))
         raise fault

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from cells.contract import MoveOrder, MoveSide, MoveVerb
 from cells.observability.logs import logger
 from cells.ports import Clock, Completion, Conflict, Queue, Retryable
+from cells.returns import AwayPage
 from cells.store.postgres import PostgresStore
 from cells.store.transfer import TransferStore
 from cells.transfer import destination, source
@@ -124,6 +125,14 @@ class TransferService:
             await self._queue.add(members)
             loaded += len(members)
         return {"timers": loaded}
+
+    async def take_report(self, move_id: uuid.UUID, sender: str, page: AwayPage) -> None:
+        """See `transfer_ports.Transfers.take_report`."""
+        async with self._transfers.session() as connection:
+            row = await self._transfers.get(connection, page.tenant_id, move_id, MoveSide.DESTINATION)
+        if row is None or row.peer != sender:
+            raise Conflict(f"no tenant came here from {sender} with this move")
+        await self._store.take_report(page, host_id=self._host_id())
 
     async def take_over(
         self, move_id: uuid.UUID, sender: str, completions: Sequence[Completion]

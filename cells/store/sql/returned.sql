@@ -217,3 +217,45 @@ WITH old AS (
     LIMIT %(page)s
 )
 DELETE FROM reconciliation WHERE ctid = ANY(ARRAY(SELECT ctid FROM old));
+
+-- name: cell_returned_away
+-- Returns that concern tenants (tenant_id) who live in another cell by now, which was not told yet; all of it was judged.
+SELECT c.tenant_id, c.region, c.epoch, s.move_id, s.peer_url
+FROM returned_tenants c JOIN tenants t ON t.tenant_id = c.tenant_id AND t.state = 'MOVED'
+JOIN transfers s ON s.tenant_id = t.tenant_id AND s.move_id = t.move_id AND s.side = 'SOURCE' AND s.peer_url <> ''
+LEFT JOIN returns r ON r.region = c.region AND r.epoch = c.epoch
+WHERE c.told_at IS NULL AND (r.region IS NULL OR r.read_at IS NOT NULL)
+  AND NOT EXISTS (SELECT FROM reconciliation e WHERE e.tenant_id = c.tenant_id AND e.outcome IS NULL AND e.kind = 'INTENT')
+LIMIT 10;
+
+-- name: returned_away_page
+-- What is reported of a return to a tenant (tenant_id), in order; without the rows that it was judged by.
+SELECT c.entry, to_jsonb(c) || jsonb_build_object('detail', convert_to(jsonb_strip_nulls(
+           jsonb_build_object('run', convert_from(c.detail, 'UTF8')::jsonb -> 'run'))::text, 'UTF8'))
+FROM reconciliation c
+WHERE c.tenant_id = %(tenant)s AND c.region = %(region)s AND c.entry > %(after)s
+ORDER BY c.entry LIMIT %(limit)s;
+
+-- name: returned_handed_on
+-- The cell where the tenant (tenant_id) lives reports it now.
+UPDATE returned_tenants SET told_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s AND region = %(region)s AND epoch = %(epoch)s;
+
+-- name: returned_epoch_of
+-- The epoch that a tenant (tenant_id) acts under here.
+SELECT ownership_epoch FROM tenants WHERE tenant_id = %(tenant)s AND state = 'ACTIVE';
+
+-- name: returned_take_over
+-- What another cell reports of a return to a tenant (tenant_id) that has come from there.
+INSERT INTO reconciliation (tenant_id, region, epoch, host_id, seq, position, at, kind, verb, thing, policy, run_key,
+                            parent_id, scheduled_for, ordinal, run_epoch, state, detail, outcome, note, settled_at)
+SELECT r.tenant_id, r.region, r.epoch, r.host_id, r.seq, r.position, r.at, r.kind, r.verb, r.thing, r.policy, r.run_key,
+       r.parent_id, r.scheduled_for, r.ordinal, r.run_epoch, r.state, r.detail, r.outcome, r.note, r.settled_at
+FROM jsonb_populate_recordset(NULL::reconciliation, %(rows)s::jsonb) r
+WHERE r.tenant_id = %(tenant)s AND (r.kind <> 'INTENT' OR r.outcome IS NOT NULL)
+ORDER BY r.entry
+ON CONFLICT DO NOTHING;
+
+-- name: returned_concerns
+-- A tenant (tenant_id) is to be told of a return.
+INSERT INTO returned_tenants (tenant_id, region, epoch) VALUES (%(tenant)s, %(region)s, %(epoch)s) ON CONFLICT DO NOTHING;

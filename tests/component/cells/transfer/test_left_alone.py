@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from cells.clock import SystemClock
@@ -14,10 +15,12 @@ from cells.contract import MoveSide, MoveVerb
 from cells.domain.run import RunState
 from cells.observability.metrics import Metrics
 from cells.ports import Completion, Retryable
+from cells.returns import Away, AwayPage, Outcome
 from cells.store.transfer import TransferStore
 from cells.transfer.keeper import TransferKeeper
 from cells.transfer.onward import Onward
 from cells.transfer.peers import Settled
+from cells.transfer.reports import Reports
 from tests.component.cells.store.world import new_job, seconds_ago
 from tests.component.cells.transfer.pair import Pair, Side
 from tests.waiting import eventually
@@ -104,6 +107,10 @@ class Other:
             raise Retryable("away")
         return list(await self.side.service.take_over(move, "cell-1", completions))
 
+    async def hand_report(self, away: Away, page: AwayPage) -> None:
+        sent = msgspec.json.decode(msgspec.json.encode(page), type=AwayPage)
+        await self.side.service.take_report(away.move_id, "cell-1", sent)
+
 
 async def test_ends_of_calls_follow_their_tenant(pair: Pair) -> None:
     here, there = pair.source.world, pair.destination.world
@@ -137,6 +144,25 @@ async def test_ends_of_calls_follow_their_tenant(pair: Pair) -> None:
     await eventually(lambda: not onward._waiting)
     stop.set()
     await running
+
+    # So do reports of a region that comes back to the cell it has left.
+    tenant = pair.tenant.tenant_id
+    await here.sql.execute(
+        "INSERT INTO reconciliation (tenant_id, region, epoch, host_id, seq, position, at, kind, verb, thing,"
+        " detail, outcome) VALUES (%s, 'a', 1, 1, 1, 1, now(), 'INTENT', 'job.create', 'job:1',"
+        ' \'{"jobs": [1], "run": {"due_at": null, "state": "DUE"}}\', \'NOT_APPLIED\')',
+        [tenant],
+    )
+    await here.sql.execute(
+        "INSERT INTO returned_tenants (tenant_id, region, epoch) VALUES (%s, 'a', 2)", [tenant]
+    )
+    reports = Reports(here.store, other, host_id=lambda: here.host_id)
+    assert (await reports.step(), await reports.step()) == (1, 0)
+    (entry,) = await there.store.reconciliation(tenant, after=None, limit=10)
+    assert (entry.verb, entry.outcome, entry.detail) == (
+        "job.create", Outcome.NOT_APPLIED, b'{"run": {"state": "DUE"}}',
+    )  # fmt: skip
+    assert await there.store.tell_returned(host_id=there.host_id) == 1
 
 
 async def test_ends_of_calls_are_written_here_where_the_tenant_stays(pair: Pair) -> None:
