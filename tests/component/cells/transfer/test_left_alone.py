@@ -145,6 +145,7 @@ async def test_ends_of_calls_follow_their_tenant(pair: Pair) -> None:
     stop.set()
     await running
 
+    await pair.at_destination(MoveVerb.RELEASE)
     # So do reports of a region that comes back to the cell it has left.
     tenant = pair.tenant.tenant_id
     await here.sql.execute(
