@@ -18,7 +18,7 @@ from cells.execution.handing_on import HandingOn
 from cells.ownership.entries import WHOLE_JOB, WHOLE_WORKFLOW
 from cells.ports import Clock, Conflict, JobRow, SealedSecret
 from cells.returning.calendars import CalendarsAgain
-from cells.returning.rows import Judged, as_bytes, as_secret, as_target, as_uuid
+from cells.returning.rows import Judged, along_with, as_bytes, as_secret, as_target, as_uuid
 from cells.returning.rows import fence_of as _fence
 from cells.returns import Outcome, ReturnedIntent
 from cells.store.definitions import decode_definition
@@ -348,7 +348,10 @@ class Applying:
 
     async def _signal(self, intent: ReturnedIntent, detail: Any) -> Judged:
         if "signals" not in detail:
-            return Outcome.APPLIED, "with the first one of its workflow"
+            verbs = ["workflow.start", "workflow.signal"]
+            return along_with(await self._store.returned_before(intent, verbs))
+        if not any(signal["payload"] is not None for signal in detail["signals"]):
+            return Outcome.REFUSED, "the region has no such signal any more"
         taken = False
         for signal in detail["signals"]:
             if signal["payload"] is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from cells.ports import Fence, SealedSecret, TargetRow
+from cells.ports import Fence, NotOwner, SealedSecret, TargetRow
 from cells.returns import Outcome, ReturnedIntent
 
 #: An intent's judgement, and why.
@@ -17,6 +17,22 @@ Judged = tuple[Outcome, str | None]
 def fence_of(intent: ReturnedIntent) -> Fence:
     """The ownership that it is carried out under."""
     return Fence(tenant_id=intent.tenant_id, epoch=intent.tenant_epoch)
+
+
+def along_with(before: tuple[str, Outcome | None, str | None] | None) -> Judged:
+    """A signal that came along with the start of its workflow, or with the first signal to it, fares no better
+    than that: its verb, outcome (None: not judged yet) and note."""
+    if before is None:
+        return Outcome.NOT_APPLIED, "nothing tells what it said"
+    verb, outcome, note = before
+    if outcome is None:
+        raise NotOwner("what it came with waits, too")
+    if verb == "workflow.signal":
+        return outcome, note or "with the first one of its workflow"
+    if outcome in (Outcome.APPLIED, Outcome.IMPORTED):
+        return Outcome.IMPORTED, None
+    lost = Outcome.NOT_APPLIED if outcome is Outcome.ALREADY else outcome
+    return lost, f"its workflow did not come along: {note or outcome}"
 
 
 def as_uuid(text: str) -> uuid.UUID:

@@ -88,6 +88,16 @@ class Returned(StoreBase):
                 return
             await self._journal.append(connection, host_id, Entry())
 
+    async def returned_before(
+        self, intent: ReturnedIntent, verbs: Sequence[str]
+    ) -> tuple[str, Outcome | None, str | None] | None:
+        """Verb, outcome (None: not judged yet) and note of the last intent with one of those verbs that its
+        region had before this one on the same thing."""
+        parameters = {**_place(intent), "verbs": texts(verbs)}
+        async with self._database.transaction() as connection:
+            row = await fetch_one(connection, "returned_before", parameters)
+        return None if row is None else (row[0], None if row[1] is None else Outcome(row[1]), row[2])
+
     async def import_returned_job(
         self, fence: Fence, intent: ReturnedIntent, detail: Mapping[str, Rows], *, host_id: int
     ) -> Outcome:
@@ -311,17 +321,23 @@ class Returned(StoreBase):
             return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
 
 
+def _place(intent: ReturnedIntent) -> dict[str, object]:
+    return {
+        "tenant": intent.tenant_id,
+        "region": intent.region,
+        "epoch": intent.epoch,
+        "host": intent.host_id,
+        "seq": intent.seq,
+        "position": intent.position,
+    }
+
+
 async def _settle(connection: Connection, intent: ReturnedIntent, outcome: Outcome, note: str | None) -> None:
     settled = await fetch_one(
         connection,
         "returned_settle",
         {
-            "tenant": intent.tenant_id,
-            "region": intent.region,
-            "epoch": intent.epoch,
-            "host": intent.host_id,
-            "seq": intent.seq,
-            "position": intent.position,
+            **_place(intent),
             "outcome": outcome.value,
             "note": None if note is None else note[:500],
         },

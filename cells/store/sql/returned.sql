@@ -17,6 +17,14 @@ WHERE tenant_id = %(tenant)s AND region = %(region)s AND epoch = %(epoch)s AND h
   AND position = %(position)s AND outcome IS NULL
 RETURNING position;
 
+-- name: returned_before
+-- What became of the last intent before this one (tenant_id, its place in that region's journal) that had one of some verbs
+-- and was about the same thing.
+SELECT b.verb, b.outcome, b.note FROM reconciliation e JOIN reconciliation b USING (tenant_id, region, thing)
+WHERE e.tenant_id = %(tenant)s AND e.region = %(region)s AND e.epoch = %(epoch)s AND e.host_id = %(host)s AND e.seq = %(seq)s
+  AND e.position = %(position)s AND b.verb = ANY(%(verbs)s::text[]) AND b.entry < e.entry
+ORDER BY b.entry DESC LIMIT 1;
+
 -- name: returned_came_along
 -- What else that region did with a thing (tenant_id, thing) that is imported whole.
 UPDATE reconciliation SET outcome = 'IMPORTED', settled_at = clock_timestamp()
