@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import msgspec
@@ -30,6 +30,8 @@ log = logger(__name__)
 #: Rows deleted in one transaction, how long one call works, and waits for what is open (seconds).
 PAGE, WORK_SECONDS, PATIENCE_SECONDS = 5000, 2.0, 2.0
 _LOOK_SECONDS = 0.01
+#: Before every row of the journal: its time, host and sequence.
+_BEGINNING = (datetime(1970, 1, 1, tzinfo=UTC), 0, 0)
 
 
 class Forgetting(Protocol):
@@ -128,7 +130,7 @@ class _Work:
         await self._metered()
         await self._links()
         # The journal before what is added up from it.
-        await self._paged("journal", "erase_journal", tenant_hex=self._tenant.hex)
+        await self._journal()
         for (table,) in await self._store.rows(self._connection, "cell_erasure_tables"):
             await self._paged(table, "erase_rows", table=table, tenant=self._tenant)
         await self._store.do(self._connection, "erase_lengthened", tenant=self._tenant)
@@ -162,12 +164,32 @@ class _Work:
             await self._store.rows(self._connection, "link_unsubscribe", link=link)
             await self._store.unlink(self._connection, link)
 
+    async def _journal(self) -> None:
+        """Page behind page, and once more from the beginning: until a whole walk finds nothing."""
+        after = _BEGINNING
+        while True:
+            at, host, seq = after
+            row = await self._store.row(
+                self._connection, "erase_journal",
+                tenant_hex=self._tenant.hex, page=self._service.page, at=at, host=host, seq=seq,
+            )  # fmt: skip
+            if row is None and after == _BEGINNING:
+                return
+            after = _BEGINNING
+            if row is not None:
+                self._removed("journal", row[0])
+                after = (row[1], row[2], row[3])
+            await asyncio.sleep(0)
+
     async def _paged(self, what: str, statement: str, **values: object) -> None:
         while n := await self._store.one(self._connection, statement, page=self._service.page, **values):
-            self._counts[what] += n
-            if time.monotonic() > self._until:
-                raise _Waits(f"removes what is in {what}")
+            self._removed(what, n)
             await asyncio.sleep(0)
+
+    def _removed(self, what: str, n: int) -> None:
+        self._counts[what] += n
+        if time.monotonic() > self._until:
+            raise _Waits(f"removes what is in {what}")
 
     async def _lake(self) -> None:
         history = self._service.history

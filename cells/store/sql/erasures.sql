@@ -29,13 +29,18 @@ SELECT erasure_tables();
 SELECT erase_rows(%(table)s, %(tenant)s, %(page)s);
 
 -- name: erase_journal
--- Takes what a page of journal rows says of a tenant (its tenant_id in hex) out of them; how many.
+-- Takes what a page of journal rows says of a tenant (its tenant_id in hex) out of them: how many, and the key behind which to
+-- go on. The same bytes may be in a name that another tenant chose: only rows that come to something else count.
 WITH of_it AS MATERIALIZED (
-    SELECT at, host_id, seq FROM journal WHERE position(convert_to(%(tenant_hex)s, 'UTF8') IN body) > 0 LIMIT %(page)s),
+    SELECT at, host_id, seq FROM journal
+    WHERE at >= %(at)s AND (at, host_id, seq) > (%(at)s, %(host)s, %(seq)s)
+      AND CASE WHEN position(convert_to(%(tenant_hex)s, 'UTF8') IN body) > 0
+          THEN convert_from(journal_without(body, %(tenant_hex)s), 'UTF8')::jsonb <> convert_from(body, 'UTF8')::jsonb ELSE false END
+    ORDER BY at, host_id, seq LIMIT %(page)s),
 changed AS (
     UPDATE journal j SET body = journal_without(j.body, %(tenant_hex)s) FROM of_it o
     WHERE (j.at, j.host_id, j.seq) = (o.at, o.host_id, o.seq) RETURNING 1)
-SELECT count(*) FROM changed;
+SELECT (SELECT count(*) FROM changed), o.at, o.host_id, o.seq FROM of_it o ORDER BY o.at DESC, o.host_id DESC, o.seq DESC LIMIT 1;
 
 -- name: erase_lengthened
 -- Pages of an operation that end at the tenant (tenant_id).

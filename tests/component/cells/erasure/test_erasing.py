@@ -29,6 +29,7 @@ from tests.component.cells.store.world import (
     new_job,
     now,
     seconds_ago,
+    target,
 )
 
 SECRET = "planted-secret-7d1f"
@@ -185,3 +186,25 @@ async def test_nothing_of_a_tenant_is_left_and_all_of_its_neighbour(
     assert await world.store.is_erased(tenant)
     assert await service.erase(tenant, erasure) == done
     assert await service.erased() == [(tenant, True)]
+
+
+async def test_a_name_that_somebody_else_chose_holds_up_no_erasure(
+    world: World, cell_database_url: str, queue: ValkeyQueue
+) -> None:
+    tenant, erasure = world.a.tenant_id, uuid.uuid4()
+    mine = [new_job(now()) for _ in range(5)]
+    for job in mine:
+        await world.create(job, fence=world.a)
+        theirs = target(world.b.tenant_id, f"x-{tenant.hex}-{job.job_id.hex[-6:]}")
+        await world.store.create_target(world.b, theirs, [], host_id=world.host_id)
+    service = ErasureService(TransferStore(cell_database_url, cell_name="cell-1"), queue, None, page=2)
+    await world.rows("UPDATE cell SET metered_until = now() + interval '1 hour' RETURNING 1")
+    done = await service.erase(tenant, erasure)
+    assert done["done"], done
+    bodies = [bytes(body).decode() for (body,) in await world.rows("SELECT body FROM journal")]
+    naming = [body for body in bodies if tenant.hex in body]
+    assert len(naming) == len(mine), "as its own tenant wrote them"
+    assert not any(f'["{tenant.hex}"' in body for body in naming)
+    removed = done["removed"]
+    assert isinstance(removed, dict)
+    assert removed["journal"] >= len(mine)
