@@ -23,14 +23,15 @@ import cells
 from cells.domain.workflow.heavy import Outcome, Work
 from cells.observability.logs import logger
 from cells.observability.metrics import Metrics
-from cells.workflows.calculating import CPU_SECONDS, MEMORY_BYTES, PREFIX
+from cells.workflows.calculating import CPU_SECONDS, MEMORY_BYTES, NO_MEMORY, PREFIX
 
 log = logger(__name__)
 
-#: Values at a time.
-PROCESSES = 2
-#: By the clock a value may take so many times its processor time, should the machine be busy.
-_PATIENCE = 6
+#: Values at a time: never more than half of the processors, and of one tenant one.
+PROCESSES = max(1, min(2, (os.cpu_count() or 1) // 2))
+#: By the clock a value may take so many times its processor time, should the machine be busy: everything else
+#: goes before it.
+_PATIENCE = 60
 _BEGIN_SECONDS = 30.0
 #: A process that nobody needed for so long ends (seconds).
 _IDLE_SECONDS = 30.0
@@ -69,6 +70,7 @@ class Calculators:
         self._kept_bytes = 0
         self._askers: dict[bytes, set[Hashable]] = {}
         self._waiting: OrderedDict[uuid.UUID, deque[Work]] = OrderedDict()  # tenants take turns
+        self._at: set[uuid.UUID] = set()  # whose values are being made
         self._waiting_count = self._waiting_bytes = 0
         self._more = asyncio.Event()
         self._workers: set[asyncio.Task[None]] = set()
@@ -140,10 +142,12 @@ class Calculators:
         self._workers.discard(worker)
         self._hire()  # for what came while it was leaving
 
-    def _next(self) -> Work | None:
-        """The next one of the tenant whose turn it is."""
-        while self._waiting:
-            tenant, waiting = self._waiting.popitem(last=False)
+    def _next(self) -> tuple[uuid.UUID, Work] | None:
+        """The next one of the tenant whose turn it is, of those who have none at work."""
+        for tenant, waiting in list(self._waiting.items()):
+            if tenant in self._at:
+                continue
+            del self._waiting[tenant]
             if not waiting:
                 continue
             work = waiting.popleft()
@@ -151,7 +155,7 @@ class Calculators:
                 self._waiting[tenant] = waiting
             self._waiting_count -= 1
             self._waiting_bytes -= len(work.payload)
-            return work
+            return tenant, work
         self._more.clear()
         return None
 
@@ -159,8 +163,8 @@ class Calculators:
         child: _Child | None = None
         try:
             while True:
-                work = self._next()
-                if work is None:
+                taken = self._next()
+                if taken is None:
                     self._idle += 1
                     try:
                         async with asyncio.timeout(_IDLE_SECONDS):
@@ -170,15 +174,21 @@ class Calculators:
                     finally:
                         self._idle -= 1
                     continue
+                tenant, work = taken
                 outcome = None
-                for _ in range(_TRIES):
-                    child = child or await self._begin()
-                    outcome = await self._made_by(child, work)
-                    if child.process.returncode is not None:
-                        child = None
-                    if outcome is not None:
-                        break
-                self._keep(work, outcome or Outcome(fault="could not be made: its process was ended twice"))
+                self._at.add(tenant)
+                try:
+                    for _ in range(_TRIES):
+                        child = child or await self._begin()
+                        outcome = await self._made_by(child, work)
+                        if child.process.returncode is not None:
+                            child = None
+                        if outcome is not None:
+                            break
+                finally:
+                    self._at.discard(tenant)
+                    self._more.set()  # what else that tenant has may be somebody's turn now
+                self._keep(work, outcome or Outcome(fault="could not be made: its process ended twice"))
         except Exception:
             # No process could be begun, or something failed in here. Whoever asked asks again.
             log.exception("values cannot be made")
@@ -242,7 +252,7 @@ class Calculators:
             log.warning("a process that made a value has ended", status=status)
             if status == -signal.SIGXCPU:
                 return self._took_too_long()
-            if status in (-signal.SIGABRT, -signal.SIGSEGV, 1):
+            if status in (-signal.SIGABRT, -signal.SIGSEGV, NO_MEMORY):
                 # What cannot have more memory aborts.
                 self._values.labels("memory").inc()
                 return Outcome(fault=f"needs more than {MEMORY_BYTES >> 20} MB of memory")

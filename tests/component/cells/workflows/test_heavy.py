@@ -7,6 +7,7 @@ import os
 import signal
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -133,6 +134,18 @@ async def test_tenants_take_turns_and_nobody_fills_the_room(calculators: Calcula
     assert len(calculators._waiting[TENANT]) == pool._WAITING_EACH
     await eventually(lambda: there(done, ("mine", 1)))
     assert done.index(("theirs", 0)) < done.index(("mine", 1))
+
+
+async def test_a_tenant_has_one_process_and_what_nobody_else_wants(calculators: Calculators) -> None:
+    calculators._processes = 2
+    for outcome in await asyncio.gather(*(calculators.wait_for(TENANT, value(n + 20)) for n in range(3))):
+        assert outcome is not None
+        assert outcome.fault is None
+    (child,) = await children()
+    assert child.nice() == 19
+    assert Path(f"/proc/{child.pid}/oom_score_adj").read_text().strip() == "1000"
+    await asyncio.gather(*(calculators.wait_for(whose, value(n)) for n, whose in ((40, TENANT), (41, OTHER))))
+    assert len(await children()) == 2
 
 
 async def there(done: list[Any], asker: Any) -> bool:
