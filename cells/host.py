@@ -314,7 +314,7 @@ class Process:
     async def _feed_flushed(self) -> None:
         """What the API has committed and not told the queue yet."""
         if self.api is not None:
-            await self.api.state.services.feed.flush()
+            await self.api.state.services.close()
             await self.trial.close()
 
     async def _stores_left(self) -> None:

@@ -149,6 +149,12 @@ class Services:
             ),
         )
 
+    async def close(self) -> None:
+        """Waits for what the queue is yet to be told, and ends what makes heavy values; before the queue is
+        closed."""
+        await self.feed.flush()
+        await self.calculators.close()
+
     def now(self) -> datetime:
         """The wall clock."""
         ms = self.clock.now_ms()
