@@ -20,8 +20,8 @@ def fence_of(intent: ReturnedIntent) -> Fence:
 
 
 def along_with(before: tuple[str, Outcome | None, str | None] | None) -> Judged:
-    """A signal that came along with the start of its workflow, or with the first signal to it, fares no better
-    than that: its verb, outcome (None: not judged yet) and note."""
+    """A signal that came along with the start of its workflow, or with the first signal to it, fares no
+    better than that: its verb, outcome (None: not judged yet) and note."""
     if before is None:
         return Outcome.NOT_APPLIED, "nothing tells what it said"
     verb, outcome, note = before

@@ -1,6 +1,6 @@
 """A process that makes heavy values, one after the other, and may be killed at any time: it knows nothing but
-what it is sent. Its address space is bounded, and the processor time of each value; it has what processor time
-nobody else wants, and is the first to go where memory runs out.
+what it is sent. Its address space is bounded, and the processor time of each value; it has what time of
+processors nobody else wants, and is the first to go where memory runs out.
 
     python -m cells.workflows.calculating < framed requests > framed answers
 """
@@ -60,8 +60,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     sys.stdout.buffer.write(bytes(PREFIX))  # it has begun: what ends it now is a value
     sys.stdout.buffer.flush()
+    seconds = float(sys.argv[1]) if sys.argv[1:] else CPU_SECONDS
     try:
-        serve(sys.stdin.buffer, sys.stdout.buffer, seconds=float(sys.argv[1]) if sys.argv[1:] else CPU_SECONDS)
+        serve(sys.stdin.buffer, sys.stdout.buffer, seconds=seconds)
     except MemoryError:
         os._exit(NO_MEMORY)  # leaving in good order may need some
 
