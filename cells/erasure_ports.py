@@ -12,8 +12,7 @@ class Erasures(Protocol):
 
     async def erase(self, tenant_id: uuid.UUID, erasure_id: uuid.UUID) -> Mapping[str, object]:
         """Does a few seconds of it: `done`, `why` (what it waits for), `removed` (how much of each kind so
-        far), `erased_at`, `beside` (local stores, with rows of their own).
-        From the first call on nothing of the tenant begins here, and nothing brings it
+        far), `erased_at`. From the first call on nothing of the tenant begins here, and nothing brings it
         back. `Retryable` where an engine is away."""
         ...
 

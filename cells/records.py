@@ -105,7 +105,14 @@ class TenantPlacement:
     state: str  # ACTIVE | BARRIER | SEALED | MOVED | SUSPENDED
     ownership_epoch: int
     config_version: int  # of the control plane; an older one never overwrites a newer
-    config: TenantConfig
+    config: TenantConfig  # as it counts in this store
+    # As the control plane said it, where less of it counts here.
+    said: TenantConfig | None = field(default=None, compare=False)
+
+    @property
+    def whole(self) -> TenantConfig:
+        """What all stores of the cell have together; local stores have a part of each quota."""
+        return self.said or self.config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

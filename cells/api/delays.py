@@ -13,8 +13,9 @@ from cells.api import shapes
 from cells.api.documents import instant
 from cells.api.internal import TenantId
 from cells.api.problems import invalid, not_found, query_fault
-from cells.api.queries import DelaysQuery
+from cells.api.queries import DelaysQuery, ExactDelaysQuery
 from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.spread.sums import delay_of_all, named
 from cells.contract import Scope
 from cells.domain import ids
 from cells.domain.crowding import FEW, Statement, statement
@@ -51,12 +52,14 @@ async def read_delays(call: Call, query: Annotated[DelaysQuery, Query()]) -> Res
     Rule(scope=Scope.INTERNAL, internal=True),
     answers={200: ("The delay, part by part.", None)},
 )
-async def read_delays_of(call: Call, tenant_id: TenantId, query: Annotated[DelaysQuery, Query()]) -> Response:
+async def read_delays_of(
+    call: Call, tenant_id: TenantId, query: Annotated[ExactDelaysQuery, Query()]
+) -> Response:
     """Read the same of any tenant, for those who operate the cell."""
     found = ids.decode(ids.TENANT, tenant_id)
     if found is None:
         raise not_found("tenant")
-    return await _told(call, found, query, exact=True)
+    return await _told(call, found, query, exact=query.exact)
 
 
 async def _told(call: Call, tenant_id: uuid.UUID, query: DelaysQuery, *, exact: bool) -> Response:
@@ -74,13 +77,15 @@ async def _told(call: Call, tenant_id: uuid.UUID, query: DelaysQuery, *, exact: 
         return statement(minutes, began, exact=exact)
 
     told = await call.services.delays.get(tenant_id, (since, until, exact), make)
+    complete = told.runs < _RUNS
+    told, silent = await delay_of_all(call, tenant_id, told, since=since, until=until, exact=exact)
     waited = told.waited
     return answer(
         {
             "since": instant(since),
             "until": instant(until),
             "runs": told.runs,
-            "complete": told.runs < _RUNS,
+            "complete": complete,
             "waited_ms": waited,
             "mean_ms": round(waited / told.runs, 3) if told.runs else None,
             "parts": [
@@ -106,4 +111,5 @@ async def _told(call: Call, tenant_id: uuid.UUID, query: DelaysQuery, *, exact: 
             "sentence": told.sentence,
             "method": _METHOD,
         }
+        | named(silent)
     )

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from cells.api.problems import Problem, body_fault, invalid, not_found
 from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.spread.erasing import erased_everywhere
 from cells.contract import BODY_HASH_HEADER, UNSIGNED_BODY, ErrorCode, Scope
 from cells.domain import ids
 from cells.erasure_ports import Erasures
@@ -35,7 +36,8 @@ class ErasureIn(BaseModel):
     answers={200: ("What was removed so far, and whether that is all.", None)},
 )
 async def erase_tenant(call: Call, tenant_id: TenantId, body: ErasureIn) -> Response:
-    """Remove a part of what is here of a tenant; ask again until `done`."""
+    """Remove a part of what is here of a tenant; ask again until `done`. `stores`: the same of each local
+    store, which is asked along."""
     if (call.header(BODY_HASH_HEADER.lower().encode()) or UNSIGNED_BODY) == UNSIGNED_BODY:
         raise Problem(401, ErrorCode.UNAUTHENTICATED, "The body of this request must be signed.")
     tenant = ids.decode(ids.TENANT, tenant_id)
@@ -48,7 +50,7 @@ async def erase_tenant(call: Call, tenant_id: TenantId, body: ErasureIn) -> Resp
     told = await _erasures(call).erase(tenant, erasure)
     call.services.placements.forget(tenant)
     call.services.desk.dismiss(tenant)
-    return answer(told)
+    return answer(await erased_everywhere(call, told, erasure_id=body.erasure_id))
 
 
 @routes.add(

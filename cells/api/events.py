@@ -72,7 +72,7 @@ async def list_events(call: Call, query: Annotated[EventQuery, Query()]) -> Resp
                 await asyncio.sleep(min(_LOOK_SECONDS, left))
     return answer(
         {
-            "items": [event_document(row) for row in found.events],
+            "items": [event_document(row, services.settings.stores.own) for row in found.events],
             "next_cursor": pagination.make_cursor("events", filters, found.reached or place or _START),
             "more": found.more,
         }
@@ -99,11 +99,12 @@ def _one_of_few(waiting: Counter[uuid.UUID], tenant_id: uuid.UUID) -> Iterator[N
             del waiting[tenant_id]
 
 
-def event_document(row: EventRow) -> documents.Document:
-    """An event as its readers see it."""
+def event_document(row: EventRow, store: int) -> documents.Document:
+    """An event as its readers see it. Places are each store's own: ids of a local one end with its number."""
     epoch, xid, seq = row.place
+    number = f"_{store}" if store else ""
     return {
-        "event_id": f"evt_{epoch}_{xid}_{seq}",
+        "event_id": f"evt_{epoch}_{xid}_{seq}{number}",
         "type": row.type,
         "at": documents.instant(row.at),
         "subject": row.subject,

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from cells.api.documents import Document, instant
 from cells.api.problems import Problem, body_fault, erased, invalid, not_found
 from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.spread.sums import use_of_all
 from cells.contract import BODY_HASH_HEADER, UNSIGNED_BODY, ErrorCode, Scope
 from cells.domain import ids
 from cells.domain.job import Priority
@@ -94,8 +95,8 @@ async def get_tenant(call: Call, tenant_id: TenantId) -> Response:
     answers={200: ("What the tenant uses of its quotas.", None)},
 )
 async def read_use(call: Call, tenant_id: TenantId) -> Response:
-    """Read what a tenant uses now, each number to one beyond its quota; runs a second are those of the
-    busiest of the last five minutes."""
+    """Read what a tenant uses now in all stores, each number to one beyond its quota; runs a second are
+    those of the busiest of the last five minutes."""
     services = call.services
     uuid = ids.decode(ids.TENANT, tenant_id)
     found = await services.store.get_tenant(uuid) if uuid is not None else None
@@ -104,22 +105,21 @@ async def read_use(call: Call, tenant_id: TenantId) -> Response:
     now = services.now()
     use = await services.store.tenant_use(
         uuid,
-        most_timers=found.config.pending_timers,
-        most_runs=found.config.running_runs,
+        most_timers=found.whole.pending_timers,
+        most_runs=found.whole.running_runs,
         now=now,
     )
     since = now.replace(second=0, microsecond=0) - timedelta(minutes=5)
     minutes = await services.store.stats(uuid, since=since, until=now)
     busiest = max((int(str(row["started"])) for row in minutes), default=0)
-    return answer(
-        {
-            "at": instant(now),
-            "job_runs_per_second": busiest / 60,
-            "pending_timers": use.pending_timers,
-            "running_runs": use.running_runs,
-            "strict_jobs_per_second": use.strict_in_busiest_second,
-        }
-    )
+    own = {
+        "at": instant(now),
+        "job_runs_per_second": busiest / 60,
+        "pending_timers": use.pending_timers,
+        "running_runs": use.running_runs,
+        "strict_jobs_per_second": use.strict_in_busiest_second,
+    }
+    return answer(await use_of_all(call, uuid, own))
 
 
 @routes.add(
@@ -174,7 +174,7 @@ async def read_status(call: Call) -> Response:
             "tenants": dict(Counter(tenant.state for tenant in tenants)),
             "load": await _load(call),
             "meters": msgspec.to_builtins(await services.store.meters_left()),
-            "promised_runs_per_second": sum(tenant.config.job_runs_per_second for tenant in active),
+            "promised_runs_per_second": sum(tenant.whole.job_runs_per_second for tenant in active),
         }
     )
 
@@ -206,5 +206,5 @@ def tenant_document(tenant: TenantPlacement) -> Document:
         "state": tenant.state,
         "ownership_epoch": tenant.ownership_epoch,
         "config_version": tenant.config_version,
-        "config": msgspec.to_builtins(tenant.config),
+        "config": msgspec.to_builtins(tenant.whole),
     }

@@ -160,6 +160,12 @@ class DelaysQuery(Query):
     until: Moment | None = Field(default=None, description="The end of this minute, if absent.")
 
 
+class ExactDelaysQuery(DelaysQuery):
+    """Of which time, and whether as those who operate the cell may read it or as the tenant may."""
+
+    exact: bool = True
+
+
 class HealthQuery(Query):
     """How far back to look."""
 

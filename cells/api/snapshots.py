@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Annotated
 
 import msgspec
-from fastapi import Path
+from fastapi import Path, Query
+from pydantic import Field
 from starlette.responses import Response
 
+from cells.api import queries
 from cells.api.problems import body_fault, invalid, not_found
 from cells.api.routing import Call, Routes, Rule, answer
 from cells.contract import Scope
@@ -19,6 +22,16 @@ from cells.stores.ports import Snapshot
 routes = Routes("Internal")
 
 TenantId = Annotated[str, Path(description="A tenant's id.")]
+#: Tenants of one page.
+_PAGE = 1000
+
+
+class After(queries.Query):
+    """Behind which tenant a page begins."""
+
+    after: str | None = Field(default=None, max_length=80)
+
+
 _decode = msgspec.json.Decoder(Snapshot).decode
 
 
@@ -45,13 +58,30 @@ async def put_snapshot(call: Call, tenant_id: TenantId) -> Response:
 
 @routes.add(
     "GET",
+    "/internal/snapshots",
+    Rule(scope=Scope.INTERNAL, internal=True),
+    answers={200: ("Tenants that this local store knows.", None)},
+)
+async def list_snapshots(call: Call, query: Annotated[After, Query()]) -> Response:
+    """Read a page of the tenants that this local store has a snapshot of: a new owner asks who uses it."""
+    services = call.services
+    after = uuid.UUID(int=0) if query.after is None else ids.decode(ids.TENANT, query.after)
+    if services.local is None or not services.settings.stores.own or after is None:
+        raise not_found("local store")
+    found = await services.local.snapshots_after(after, limit=_PAGE)
+    named = [ids.encode(ids.TENANT, tenant) for tenant in found]
+    return answer({"items": named, "next": named[-1] if len(named) == _PAGE else None})
+
+
+@routes.add(
+    "GET",
     "/internal/tenants/{tenant_id}/stores",
     Rule(scope=Scope.INTERNAL, internal=True),
     answers={200: ("The stores that hold rows of the tenant.", None)},
 )
 async def list_stores(call: Call, tenant_id: TenantId) -> Response:
     """Read which local stores hold rows of a tenant, and how many; `reachable` says whether one answers.
-    A move leaves nothing behind, so it asks here first."""
+    A move leaves nothing behind, so it asks here first. `strict`: how much another region has to confirm."""
     services = call.services
     tenant = ids.decode(ids.TENANT, tenant_id)
     if tenant is None or services.local is None:
@@ -76,4 +106,5 @@ async def list_stores(call: Call, tenant_id: TenantId) -> Response:
             except (Unreachable, Retryable) as fault:
                 item["why"] = str(fault)[:200]
         items.append(item)
-    return answer({"items": items})
+    jobs, workflows = await services.local.count_strict_rows(tenant)
+    return answer({"items": items, "strict": {"jobs": jobs, "workflows": workflows}})

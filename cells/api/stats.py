@@ -12,10 +12,13 @@ from starlette.responses import Response
 from cells.api import shapes
 from cells.api.documents import instant
 from cells.api.finding import found_job, found_target, job_id_of
-from cells.api.problems import invalid, query_fault
+from cells.api.internal import TenantId
+from cells.api.problems import invalid, not_found, query_fault
 from cells.api.queries import StatsQuery
 from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.spread.sums import minutes_of_all, named
 from cells.contract import Scope
+from cells.domain import ids
 from cells.ports import LAG_BOUNDS_MS
 
 routes = Routes("Statistics")
@@ -51,20 +54,48 @@ async def read_stats(call: Call, query: Annotated[StatsQuery, Query()]) -> Respo
         return await _of_target(call, query.target_id, since, until)
     if query.job_id is not None:
         return await _of_job(call, query.job_id, since, until)
-    rows = await call.services.store.stats(call.tenant_id, since=since, until=until)
+    own = await call.services.store.stats(call.tenant_id, since=since, until=until)
+    rows, silent = await minutes_of_all(call, call.tenant_id, own, since=since, until=until)
     return answer(
         {
             "since": instant(since),
             "until": instant(until),
-            "minutes": [{"minute": instant(row["minute"])} | figures([row]) for row in rows],  # type: ignore[arg-type]
+            "minutes": [{"minute": instant(row["minute"])} | figures([row]) for row in rows],
             "total": {"minute": instant(since)} | figures(rows),
         }
+        | named(silent)
     )
+
+
+@routes.add(
+    "GET",
+    "/internal/tenants/{tenant_id}/minutes",
+    Rule(scope=Scope.INTERNAL, internal=True),
+    answers={200: ("What a tenant's statistics are made of.", None)},
+)
+async def read_minutes(call: Call, tenant_id: TenantId, query: Annotated[StatsQuery, Query()]) -> Response:
+    """Read a tenant's minutes with their histograms, or those of a target: another store of the cell adds
+    them to its own."""
+    tenant = ids.decode(ids.TENANT, tenant_id)
+    if tenant is None:
+        raise not_found("tenant")
+    until = query.until or call.services.now()
+    since = query.since or until - _SPAN
+    store = call.services.store
+    rows: Sequence[Mapping[str, Any]]
+    if query.target_id is not None:
+        rows = await store.target_stats(tenant, query.target_id, since=since, until=until)
+    else:
+        rows = await store.stats(tenant, since=since, until=until)
+    return answer({"items": [dict(row) for row in rows]})
 
 
 async def _of_target(call: Call, target_id: str, since: datetime, until: datetime) -> Response:
     await found_target(call, target_id)
-    rows = await call.services.store.target_stats(call.tenant_id, target_id, since=since, until=until)
+    own = await call.services.store.target_stats(call.tenant_id, target_id, since=since, until=until)
+    rows, silent = await minutes_of_all(
+        call, call.tenant_id, own, since=since, until=until, target_id=target_id
+    )
     return answer(
         {
             "since": instant(since),
@@ -72,6 +103,7 @@ async def _of_target(call: Call, target_id: str, since: datetime, until: datetim
             "minutes": [{"minute": instant(row["minute"])} | _of_calls([row]) for row in rows],
             "total": {"minute": instant(since)} | _of_calls(rows),
         }
+        | named(silent)
     )
 
 

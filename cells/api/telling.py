@@ -10,8 +10,10 @@ from starlette.responses import Response
 from cells.api.events import event_document
 from cells.api.problems import body_fault, invalid
 from cells.api.routing import Call, Routes, Rule, answer
+from cells.api.spread.feeds import of_all_stores, places_in
 from cells.contract import Scope
 from cells.domain import ids
+from cells.domain.ids import MAIN_STORE
 from cells.happenings import Asked
 
 routes = Routes("Internal")
@@ -25,7 +27,7 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
 
     tenant_id: str
     since: datetime
-    after: tuple[int, int, int] | None = None
+    after: list[int] | None = None
 
 
 class ReadIn(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +45,8 @@ class ReadIn(msgspec.Struct, frozen=True, kw_only=True):
 )
 async def read_events(call: Call) -> Response:
     """Read the events of several tenants behind their places. A place is (epoch, transaction, number) and
-    safe: nothing is ever added before it. `more`: looking on at once finds more. `epoch`: of the cell."""
+    safe: nothing is ever added before it. Behind it come number and place of each local store that the tenant
+    uses. `more`: looking on at once finds more. `epoch`: of the cell."""
     try:
         asked = msgspec.json.decode(call.raw_body, type=ReadIn)
     except msgspec.DecodeError as fault:
@@ -55,21 +58,27 @@ async def read_events(call: Call) -> Response:
         tenant = ids.decode(ids.TENANT, one.tenant_id)
         if tenant is None or one.since.tzinfo is None:
             raise invalid([body_fault(f"/tenants/{n}", "names no tenant, or no instant")])
-        readers.append(Asked(tenant_id=tenant, after=one.after, since=one.since))
-    store = call.services.store
+        places = places_in(one.after or ())
+        if places is None:
+            raise invalid([body_fault(f"/tenants/{n}/after", "is no place")])
+        after = msgspec.convert(places.get(MAIN_STORE), tuple[int, int, int] | None)
+        readers.append(Asked(tenant_id=tenant, after=after, since=one.since))
+    services, store = call.services, call.services.store
     found = await store.events_of_many(readers, types=asked.types, looks=LOOKS)
+    own = [
+        {
+            "tenant_id": ids.encode(ids.TENANT, tenant),
+            "reached": theirs.reached,
+            "more": theirs.more,
+            "events": [event_document(row, services.settings.stores.own) for row in theirs.events],
+        }
+        for tenant, theirs in found.items()
+    ]
+    named = [msgspec.to_builtins(one) for one in asked.tenants]
     return answer(
         {
-            "cell": call.services.settings.cell_name,
+            "cell": services.settings.cell_name,
             "epoch": await store.home_epoch(),
-            "items": [
-                {
-                    "tenant_id": ids.encode(ids.TENANT, tenant),
-                    "reached": theirs.reached,
-                    "more": theirs.more,
-                    "events": [event_document(row) for row in theirs.events],
-                }
-                for tenant, theirs in found.items()
-            ],
+            "items": await of_all_stores(call, named, asked.types, own),
         }
     )

@@ -126,5 +126,17 @@ def statement(minutes: Sequence[Waited], began: Mapping[datetime, Began], *, exa
                     others_share=share if exact or ran.tenants >= FEW else None,
                 )
             )
-    crowded.sort(key=lambda minute: (-minute.others_ms, minute.minute))
-    return Statement(runs=sum(w.runs for w in minutes), parts=parts, crowded=crowded[:_SHOWN])
+    return Statement(runs=sum(w.runs for w in minutes), parts=parts, crowded=_worst(crowded))
+
+
+def together(statements: Sequence[Statement]) -> Statement:
+    """The delay of a tenant whose runs are in several stores: each store has neighbours of its own."""
+    return Statement(
+        runs=sum(each.runs for each in statements),
+        parts={part: sum(each.parts[part] for each in statements) for part in PARTS},
+        crowded=_worst([minute for each in statements for minute in each.crowded]),
+    )
+
+
+def _worst(crowded: Sequence[Crowded]) -> list[Crowded]:
+    return sorted(crowded, key=lambda minute: (-minute.others_ms, minute.minute))[:_SHOWN]

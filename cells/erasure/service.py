@@ -9,7 +9,7 @@ import asyncio
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -56,9 +56,8 @@ class ErasureService:
         history: HistoryEraser | None,
         *,
         page: int = PAGE,
-        beside: Sequence[str] = (),
     ) -> None:
-        self.store, self.queue, self.history, self.page, self.beside = store, queue, history, page, beside
+        self.store, self.queue, self.history, self.page = store, queue, history, page
 
     async def erase(self, tenant_id: uuid.UUID, erasure_id: uuid.UUID) -> Mapping[str, object]:
         """See `Erasures.erase`."""
@@ -87,7 +86,6 @@ class ErasureService:
             "why": why,
             "removed": {what: n for what, n in sorted(counts.items()) if n},
             "erased_at": None if why else erased_at.isoformat(),
-            "beside": list(self.beside),
         }
 
     async def erased(self) -> list[tuple[uuid.UUID, bool]]:
@@ -103,9 +101,7 @@ def erasures_of(
     """What a process of a cell has to do with erasures."""
     place = Place(region=settings.region, cell=lake_name(settings))
     history = None if files is None else HistoryEraser(store, files, place)
-    return ErasureService(
-        store, queue, history, beside=[f"{one.number} in {one.region}" for one in settings.stores.local]
-    )
+    return ErasureService(store, queue, history)
 
 
 class _Work:

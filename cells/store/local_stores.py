@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 
 from cells.ports import Conflict, Fence, Retryable
+from cells.store.arrays import uuids
 from cells.store.base import StoreBase
 from cells.store.database import Connection, fetch_all, fetch_one, fetch_row, run
+from cells.store.journal import Entry
 from cells.stores.ports import Snapshot, Used, share_of
 
 _ACTOR = "service:cell"
@@ -33,6 +35,27 @@ class LocalStores(StoreBase):
         async with self._database.transaction() as connection:
             rows = await fetch_all(connection, "local_stores_of", {"tenant": tenant_id})
         return [Used(store=number, version=version, told=told) for number, version, told in rows]
+
+    async def local_stores_among(self, tenants: Sequence[uuid.UUID]) -> Sequence[tuple[uuid.UUID, int]]:
+        """Tenants, among some, and the local stores that may hold rows of them."""
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(connection, "local_stores_among", {"tenants": uuids(tenants)})
+        return [(tenant, number) for tenant, number in rows]
+
+    async def local_store_found(self, number: int, tenants: Sequence[uuid.UUID], *, host_id: int) -> int:
+        """A local store says that it knows these tenants: those that live here and were not known to use it
+        are taken down; how many."""
+        named: dict[str, object] = {"tenants": uuids(tenants), "store": number}
+        async with self._database.transaction() as connection:
+            unknown = await fetch_all(connection, "cell_local_stores_unknown", named)
+            entry = Entry()
+            for (tenant,) in unknown:
+                # One that a move holds is not taken down: it is not moved, and is found again.
+                await fetch_one(connection, "local_store_use", {"tenant": tenant, "store": number})
+                entry.intent(tenant, "store.use", str(number), 0, 0)
+            if unknown:
+                await self._journal.append(connection, host_id, entry)
+        return len(unknown)
 
     async def use_local_store(self, fence: Fence, number: int, *, host_id: int) -> None:
         """From here on a local store may hold rows of a tenant. `NotOwner` where it is not active here."""
@@ -80,7 +103,8 @@ class LocalStores(StoreBase):
 
     # --- in a local store ----------------------------------------------------------------
     async def take_snapshot(self, tenant_id: uuid.UUID, snapshot: Snapshot) -> bool:
-        """Be as a snapshot says; False where a later one is known, or it is known already."""
+        """Be as a snapshot says; False where a later one is known, it is known already, or the tenant was
+        erased here."""
         tenant: dict[str, object] = {"tenant": tenant_id}
         place = {"epoch": snapshot.epoch, "version": snapshot.version}
         async with self._database.transaction() as connection:
@@ -108,6 +132,18 @@ class LocalStores(StoreBase):
                 await run(connection, statement, tenant | {"rows": msgspec.json.encode(rows).decode()})
             await _take_calendars(connection, tenant, snapshot.calendars)
         return True
+
+    async def snapshots_after(self, after: uuid.UUID, *, limit: int) -> Sequence[uuid.UUID]:
+        """A page of the tenants that this local store has a snapshot of, by their ids."""
+        async with self._database.transaction() as connection:
+            rows = await fetch_all(connection, "cell_snapshots", {"after": after, "limit": limit})
+        return [row[0] for row in rows]
+
+    async def count_strict_rows(self, tenant_id: uuid.UUID) -> tuple[int, int]:
+        """Jobs and workflows of a tenant that are STRICT and have not ended."""
+        async with self._database.transaction() as connection:
+            jobs, workflows = await fetch_row(connection, "strict_rows", {"tenant": tenant_id})
+        return jobs, workflows
 
     async def count_local_rows(self, tenant_id: uuid.UUID) -> tuple[int, int]:
         """Jobs and workflows of a tenant in this store, ended ones too."""

@@ -56,4 +56,5 @@ def _placement(row: Row) -> TenantPlacement:
         ownership_epoch=row[2],
         config_version=row[3],
         config=msgspec.json.decode(row[4], type=TenantConfig),
+        said=None if row[5] is None else msgspec.json.decode(row[5], type=TenantConfig),
     )

@@ -207,25 +207,31 @@ class Elsewhere:
         found: dict[str, object] = msgspec.json.decode(reply.body)
         return {"reachable": True, **found}
 
+    async def told_by(
+        self, store: LocalStore, method: str, target: str, body: object = None
+    ) -> dict[str, Any] | None:
+        """What a store answers to an internal question; None where it does not."""
+        encoded = b"" if body is None else msgspec.json.encode(body)
+        kind = {"Content-Type": "application/json"} if encoded else {}
+        try:
+            reply = await self._link.send(store, method, target, self._caller, headers=kind, body=encoded)
+        except Unreachable:
+            self._unreachable.labels(store.region).inc()
+            return None
+        return msgspec.json.decode(reply.body) if reply.status == 200 else None
+
     async def told_by_all(self, target: str) -> list[dict[str, Any] | None]:
         """What each store answers to an internal question; None where it does not."""
-        found: list[dict[str, Any] | None] = []
-        for store in self.registry:
-            try:
-                reply = await self._link.send(store, "GET", target, self._caller)
-            except Unreachable:
-                self._unreachable.labels(store.region).inc()
-                found.append(None)
-            else:
-                found.append(msgspec.json.decode(reply.body) if reply.status == 200 else None)
-        return found
+        return list(await asyncio.gather(*(self.told_by(store, "GET", target) for store in self.registry)))
 
     async def run(self, stop: asyncio.Event) -> None:
         """The role `stores`: tell what changed, until `stop`."""
         silent: set[int] = set()
+        unasked = list(self.registry)
         while not stop.is_set():
             try:
                 silent = await self._tell_all(silent)
+                unasked = [store for store in unasked if not await self._asked_whom(store)]
             except (Retryable, Terminal) as fault:
                 log.warning("cannot look for snapshots to tell", fault=str(fault)[:200])
             try:
@@ -259,6 +265,24 @@ class Elsewhere:
                     "a local store is not told what changed", store=number, fault=str(fault)
                 )
         return failed
+
+    async def _asked_whom(self, store: LocalStore) -> bool:
+        """Take down the tenants that a store knows and that the cell's own store does not know to use it:
+        the owner before this one may have been lost with what it wrote last. False where the store does not
+        answer."""
+        path = "/internal/snapshots"
+        after: str | None = ""
+        while after is not None:
+            page = await self.told_by(store, "GET", f"{path}?after={after}" if after else path)
+            if page is None:
+                return False
+            named = [tenant for text in page["items"] if (tenant := ids.decode(ids.TENANT, text)) is not None]
+            found = await self._store.local_store_found(store.number, named, host_id=self._host_id())
+            if found:
+                log.warning("tenants were not known to use a local store", store=store.number, tenants=found)
+                self._known.clear()
+            after = page["next"]
+        return True
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -60,6 +60,15 @@ class LocalStores(Protocol):
         """The local stores that may hold rows of a tenant, by number."""
         ...
 
+    async def local_stores_among(self, tenants: Sequence[uuid.UUID]) -> Sequence[tuple[uuid.UUID, int]]:
+        """Tenants, among some, and the local stores that may hold rows of them."""
+        ...
+
+    async def local_store_found(self, number: int, tenants: Sequence[uuid.UUID], *, host_id: int) -> int:
+        """A local store says that it knows these tenants: those that live here and were not known to use it
+        are taken down; how many."""
+        ...
+
     async def use_local_store(self, fence: Fence, number: int, *, host_id: int) -> None:
         """From here on a local store may hold rows of a tenant. `NotOwner` where it is not active here,
         `Conflict` while it is being moved."""
@@ -84,7 +93,16 @@ class LocalStores(Protocol):
         ...
 
     async def take_snapshot(self, tenant_id: uuid.UUID, snapshot: Snapshot) -> bool:
-        """Be as a snapshot says; False where a later one is known, or it is known already."""
+        """Be as a snapshot says; False where a later one is known, it is known already, or the tenant was
+        erased here."""
+        ...
+
+    async def snapshots_after(self, after: uuid.UUID, *, limit: int) -> Sequence[uuid.UUID]:
+        """A page of the tenants that this local store has a snapshot of, by their ids."""
+        ...
+
+    async def count_strict_rows(self, tenant_id: uuid.UUID) -> tuple[int, int]:
+        """Jobs and workflows of a tenant that are STRICT and have not ended."""
         ...
 
     async def count_local_rows(self, tenant_id: uuid.UUID) -> tuple[int, int]:

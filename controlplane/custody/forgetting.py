@@ -107,6 +107,8 @@ def cells(erasure: Erasure) -> str:
                 told[name] = {"done": True, "not_reached": "the cell is retired and does not answer"}
                 continue
             told[name] = {"done": False, "why": str(away)[:300]}
+        if cell.state == CellState.RETIRED and _only_stores_are_away(told[name]):
+            told[name] |= {"done": True}
         if not told[name]["done"]:
             waits.append(f"{name} {told[name]['why']}")
     if not waits:
@@ -136,6 +138,13 @@ def _apart(names: Collection[str]) -> dict[str, dict[str, str]]:
             why = status.away or status.why or "it does not follow"
             found.setdefault(site.cell_id, {})[site.region_id] = why[:300]
     return found
+
+
+def _only_stores_are_away(told: Mapping[str, Any]) -> bool:
+    """Whether a cell has erased all but what local stores have that do not answer."""
+    return bool(told.get("own_done")) and all(
+        store["done"] or not store["reached"] for store in told["stores"]
+    )
 
 
 def _ask(cell: Cell, tenant_id: uuid.UUID, erasure_id: uuid.UUID) -> dict[str, Any]:
@@ -297,13 +306,12 @@ def _content(erasure: Erasure) -> dict[str, Any]:
             where.append(
                 {"where": f"cell {name}", "at": told.get("erased_at"), "removed": told.get("removed", {})}
             )
-        not_reached += [
-            {
-                "where": f"local store {one} of cell {name}",
-                "why": "SINGLE_REGION work there has rows of its own",
-            }
-            for one in told.get("beside", ())
-        ]
+        for store in told.get("stores", ()):
+            local = f"local store {store['store']} of cell {name} in {store['region']}"
+            if store["done"]:
+                where.append({"where": local, "at": store["erased_at"], "removed": store["removed"]})
+            else:
+                not_reached.append({"where": local, "why": store["why"]})
         not_reached += [
             {"where": f"site {region} of cell {name}", "why": f"{why}; it goes when the site follows again"}
             for region, why in sorted(told.get("apart", {}).items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controlplane.errors import Conflicting, NotFound, invalid
-from controlplane.moves.apart import kept_apart
+from controlplane.moves.apart import kept_apart, needs_regions, of_one_region, tied
 from controlplane.moves.machine import ENDED
 from controlplane.moves.models import TenantMove
 from controlplane.tenants.models import Tenant
@@ -53,13 +53,17 @@ def plan_move(tenant: Tenant, *, cell: str | None = None, keep_kind: bool = Fals
         dedicated=placement.cell.kind == CellKind.DEDICATED if named is None or keep_kind else named,
     )
     others = [c for c in found if c.name != placement.cell_id and cell in (None, c.name)]
-    choice = choose_cell(wish, others)
+    told = tied(tenant, placement.cell)
+    needs = needs_regions(tenant, told)
+    unfit = dict.fromkeys(of_one_region(c.name for c in others), needs) if needs else {}
+    choice = choose_cell(wish, [c for c in others if c.name not in unfit])
+    refused = dict(choice.refused) | unfit
     if choice.cell is None:
-        reasons = "; ".join(f"{name}: {why}" for name, why in choice.refused)
+        reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
         if cell is not None:
             raise invalid("/cell", f"{cell} does not fit: {reasons}")
         raise Conflicting(f"{choice.why} ({reasons or 'there is no other'})")
-    if why := kept_apart(tenant, placement.cell):
+    if why := kept_apart(told):
         raise Conflicting(why)
     before = {c.name: c.promised for c in found}
     return Plan(
@@ -67,7 +71,7 @@ def plan_move(tenant: Tenant, *, cell: str | None = None, keep_kind: bool = Fals
         source=placement.cell_id,
         destination=choice.cell,
         why=choice.why,
-        refused=dict(choice.refused),
+        refused=refused,
         promised={
             placement.cell_id: (before[placement.cell_id], before[placement.cell_id] - runs),
             choice.cell: (before[choice.cell], before[choice.cell] + runs),

@@ -217,7 +217,8 @@ class FeedPlace(models.Model):
 
     tenant_id = models.UUIDField(primary_key=True)
     since = models.DateTimeField(db_default=Now())  # without a place: what happened from then on
-    place = ArrayField(models.BigIntegerField(), null=True)  # (epoch, transaction, number)
+    # (epoch, transaction, number); behind it, of each local store, its number and the same there.
+    place = ArrayField(models.BigIntegerField(), null=True)
     read_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:

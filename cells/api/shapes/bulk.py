@@ -151,7 +151,7 @@ class Event(Shape):
     data: dict[str, JsonValue]
 
 
-class EventPage(Shape):
+class EventPage(ListShape):
     """Events, oldest first."""
 
     items: list[Event]

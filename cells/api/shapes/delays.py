@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from cells.api.shapes.base import Shape
+from cells.api.shapes.base import ListShape, Shape
 
 
 class DelayPart(Shape):
@@ -35,7 +35,7 @@ class CrowdedMinute(Shape):
     )
 
 
-class Delays(Shape):
+class Delays(ListShape):
     """The delay of a period, part by part."""
 
     since: datetime

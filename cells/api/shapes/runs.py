@@ -226,7 +226,7 @@ class Minute(Shape):
     call_max_ms: int | None = None
 
 
-class Stats(Shape):
+class Stats(ListShape):
     """Minutes that had runs, oldest first, and all of them together."""
 
     since: datetime

@@ -108,7 +108,7 @@ class ReconciliationItem(Shape):
     steps: list[ReconciliationStep]
 
 
-class Reconciliation(Shape):
+class Reconciliation(ListShape):
     """A page of the report."""
 
     items: list[ReconciliationItem]

@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from cells.api.problems import conflict
-from cells.api.spread import creating, lists, workers
+from cells.api.spread import creating, feeds, lists, workers
 from cells.api.spread.asked import Asked, document_of, home_region_down, response_of, store_named
 from cells.api.spread.polls import poll
 from cells.domain import ids
@@ -126,6 +126,7 @@ WAYS: dict[str, Way] = {
         for verb in ("cancel", "terminate", "resolve", "reset", "migrate")
     },
     **{f"GET {path}": lists.merged for path in lists.ORDERED},
+    "GET /v1/events": feeds.events,
     "POST /v1/selections": everywhere,
     "POST /v1/dlq:redrive": everywhere,
     "POST /v1/dlq:purge": everywhere,

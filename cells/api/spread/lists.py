@@ -28,6 +28,7 @@ ORDERED: dict[str, str] = {
     "/v1/redrives": "created_at",
     "/v1/operations": "created_at",
     "/v1/workflows": "started_at",
+    "/v1/workflows/reconciliation": "started_at",
 }
 
 

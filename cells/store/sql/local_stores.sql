@@ -4,11 +4,23 @@ SELECT s.store, s.wanted, s.told = s.wanted AND s.told_epoch = c.epoch
 FROM local_stores s CROSS JOIN cell c WHERE s.tenant_id = %(tenant)s ORDER BY s.store;
 
 -- name: local_store_use
--- From here on a local store may hold rows of a tenant (tenant_id, store). Not while a move holds the tenant.
+-- From here on a local store may hold rows of a tenant (tenant_id, store), and has its part of the quotas. Not while a
+-- move holds the tenant.
 INSERT INTO local_stores (tenant_id, store)
-SELECT t.tenant_id, %(store)s::smallint FROM tenants t WHERE t.tenant_id = %(tenant)s AND t.move_id IS NULL FOR SHARE
+SELECT t.tenant_id, %(store)s::smallint FROM tenants t WHERE t.tenant_id = %(tenant)s AND t.move_id IS NULL
+FOR NO KEY UPDATE
 ON CONFLICT (tenant_id, store) DO UPDATE SET store = excluded.store
 RETURNING store;
+
+-- name: local_stores_among
+-- Which local stores hold rows of some tenants (tenant_id).
+SELECT tenant_id, store FROM local_stores WHERE tenant_id = ANY(%(tenants)s::uuid[]) ORDER BY tenant_id, store;
+
+-- name: cell_local_stores_unknown
+-- Those of some tenants (tenant_id) that live here and whose rows in a local store are not known of.
+SELECT t.tenant_id FROM tenants t
+WHERE t.tenant_id = ANY(%(tenants)s::uuid[]) AND t.state IN ('ACTIVE', 'SUSPENDED')
+  AND NOT EXISTS (SELECT FROM local_stores s WHERE s.tenant_id = t.tenant_id AND s.store = %(store)s);
 
 -- name: cell_local_stores_settle
 -- Transactions that changed something of a tenant before its row was here have ended: tell it once more.
@@ -37,7 +49,8 @@ WHERE tenant_id = %(tenant)s AND store = %(store)s AND told_epoch <= %(epoch)s;
 -- What a local store has to know of a tenant (tenant_id, store), as one text: rows as they are here.
 SELECT jsonb_build_object(
     'epoch', c.epoch, 'version', s.wanted,
-    'state', t.state, 'ownership_epoch', t.ownership_epoch, 'config_version', t.config_version, 'config', t.config,
+    'state', t.state, 'ownership_epoch', t.ownership_epoch, 'config_version', t.config_version,
+    'config', (t.config || coalesce(t.config -> 'whole', '{}')) - 'whole',
     'targets', (SELECT coalesce(jsonb_agg(to_jsonb(x) ORDER BY x.target_id), '[]') FROM targets x
                 WHERE x.tenant_id = s.tenant_id),
     'secrets', (SELECT coalesce(jsonb_agg(to_jsonb(x) ORDER BY x.target_id, x.purpose, x.generation), '[]')
@@ -50,6 +63,10 @@ SELECT jsonb_build_object(
     'erased', EXISTS (SELECT FROM erased_tenants e WHERE e.tenant_id = s.tenant_id))::text
 FROM local_stores s JOIN tenants t USING (tenant_id) CROSS JOIN cell c
 WHERE s.tenant_id = %(tenant)s AND s.store = %(store)s;
+
+-- name: cell_snapshots
+-- A page of the tenants (tenant_id) that this local store has a snapshot of.
+SELECT tenant_id FROM snapshots WHERE tenant_id > %(after)s ORDER BY tenant_id LIMIT %(limit)s;
 
 -- name: snapshot_begin
 -- Takes a tenant's snapshot (tenant_id) unless a later one is known or it was erased here, and keeps others out until it is whole.
@@ -107,6 +124,13 @@ ON CONFLICT DO NOTHING;
 -- name: snapshot_calendars
 -- The calendars (tenant_id) that are known here.
 SELECT calendar_id FROM calendars WHERE tenant_id = %(tenant)s;
+
+-- name: strict_rows
+-- What of a tenant (tenant_id) another region has to confirm, and lives: jobs, workflows.
+SELECT (SELECT count(*) FROM jobs
+        WHERE tenant_id = %(tenant)s AND region_policy = 'STRICT' AND state IN ('ACTIVE', 'PAUSED')),
+       (SELECT count(*) FROM workflows
+        WHERE tenant_id = %(tenant)s AND region_policy = 'STRICT' AND closed_at IS NULL);
 
 -- name: local_rows
 -- Whether this store holds anything of a tenant (tenant_id) that lives: jobs, workflows, runs that have not ended.

@@ -15,12 +15,17 @@ WHERE excluded.ownership_epoch >= t.ownership_epoch AND excluded.config_version 
 RETURNING config_version;
 
 -- name: tenant_get
--- One tenant.
-SELECT tenant_id, state, ownership_epoch, config_version, config::text FROM tenants WHERE tenant_id = %(tenant)s;
+-- One tenant. Its configuration as it counts here, and as it was said where that is more.
+SELECT tenant_id, state, ownership_epoch, config_version, config::text,
+       CASE WHEN config ? 'whole' THEN ((config || (config -> 'whole')) - 'whole')::text END
+FROM tenants WHERE tenant_id = %(tenant)s;
 
 -- name: tenant_list
--- All tenants this cell has heard of, by tenant_id.
-SELECT tenant_id, state, ownership_epoch, config_version, config::text FROM tenants ORDER BY tenant_id;
+-- All tenants this cell has heard of, by tenant_id. Their configurations as they count here, and as they were
+-- said where that is more.
+SELECT tenant_id, state, ownership_epoch, config_version, config::text,
+       CASE WHEN config ? 'whole' THEN ((config || (config -> 'whole')) - 'whole')::text END
+FROM tenants ORDER BY tenant_id;
 
 -- name: tenant_fence
 -- Whether the tenant is placed here, active, under this epoch. First statement of a transaction

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
+import httpx
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -75,6 +76,8 @@ class Session:
         self.api_url = api_url
         self.tenant = tenant
         self._client: Clockhouse | None = None
+        self._http: httpx.Client | None = None
+        self._silent: set[str] = set()  # regions that an answer was without
         self.now = datetime.now(UTC)
         self.out = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
         self.err = Console(stderr=True, highlight=False)
@@ -83,8 +86,9 @@ class Session:
     def client(self) -> Clockhouse:
         """The API, under the chosen profile."""
         if self._client is None:
+            self._http = httpx.Client(event_hooks={"response": [self._note_regions]})
             self._client = Clockhouse(
-                self.api_url, tenant_id=self.tenant, profile=self.profile, product="cli"
+                self.api_url, tenant_id=self.tenant, profile=self.profile, product="cli", http=self._http
             )
         return self._client
 
@@ -92,6 +96,24 @@ class Session:
         """Give connections back."""
         if self._client is not None:
             self._client.close()
+        if self._http is not None:
+            self._http.close()
+
+    def _note_regions(self, response: httpx.Response) -> None:
+        """Say which regions an answer is without, each once."""
+        if response.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return
+        response.read()
+        if b'"unreachable_regions"' not in response.content:
+            return
+        found = response.json()
+        silent = found.get("unreachable_regions") if isinstance(found, dict) else None
+        for region in sorted(set(silent or ()) - self._silent):
+            self._silent.add(region)
+            self.say(
+                f"[yellow]{escape(region)} does not answer: what is kept there alone (SINGLE_REGION) is not"
+                " in the answer.[/yellow]"
+            )
 
     # --- saying things -----------------------------------------------------------------------
     def say(self, message: str) -> None:

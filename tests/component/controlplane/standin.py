@@ -30,6 +30,8 @@ class StandInCell:
         self.returns: dict[str, Any] = {"items": [], "tenants": []}  # regions that came back
         self.reconciliation: list[dict[str, Any]] = []  # of any tenant
         self.stores: list[dict[str, Any]] = []  # local ones that hold rows of a tenant
+        self.beside: list[dict[str, Any]] = []  # what local stores did of an erasure
+        self.strict = {"jobs": 0, "workflows": 0}  # of a tenant, to be confirmed by another region
         self.failing = False
         self.erased: dict[str, bool] = {}  # whether that is done
         self.removed: dict[str, dict[str, int]] = {}
@@ -144,6 +146,7 @@ class StandInCell:
             "done": begun, "why": "" if begun else "removes what is in jobs",
             "removed": self.removed.get(tenant_id, {}),
             "erased_at": "2026-11-30T23:00:00+00:00" if begun else None,
+            "own_done": begun, "stores": self.beside,
         }  # fmt: skip
 
     def _get(self, path: str) -> dict[str, Any]:
@@ -158,7 +161,7 @@ class StandInCell:
         if path.startswith("/internal/tenants/") and "/reconciliation" in path:
             return {"items": self.reconciliation, "next_cursor": None}
         if path.endswith("/stores"):
-            return {"items": self.stores}
+            return {"items": self.stores, "strict": self.strict}
         if path == "/internal/status":
             return {"cell": self.name, "hosts": []}
         if path.startswith("/internal/punctuality?"):

@@ -23,8 +23,8 @@ from controlplane.moves.models import TenantMove
 from controlplane.moves.planning import plan_move, tenant_to_move
 from controlplane.ownership import OwnershipStore, Superseded
 from controlplane.tenants.models import Tenant, User
-from controlplane.topology.models import Cell, Placement, Tenure
-from tests.component.controlplane.factories import CellFactory, TenantFactory
+from controlplane.topology.models import Cell, Placement, Site, Tenure
+from tests.component.controlplane.factories import CellFactory, RegionFactory, TenantFactory
 from tests.component.controlplane.signed import SignedClient, operator, tenant_admin
 from tests.component.controlplane.standin import StandInCell
 
@@ -74,6 +74,32 @@ def test_a_tenant_with_rows_in_one_region_alone_stays_and_is_told_why(control: N
             begin(tenant)
         answering.stores = []
         assert plan_move(tenant_to_move(tenant.id)).source == name
+    assert not TenantMove.objects.exists()
+
+
+def test_what_is_strict_does_not_move_to_a_cell_of_one_region(control: None) -> None:
+    name = CellFactory.name.function()
+    with StandInCell(name, bytes(range(32))) as answering:
+        CellFactory(name=name, url=answering.url)
+        tenant = TenantFactory()
+        narrow = CellFactory()
+        answering.strict = {"jobs": 1200, "workflows": 1}
+        why = r"one region alone, .* STRICT \(1,200 jobs, 1 workflows\)"
+        with pytest.raises(Invalid, match=f"{narrow.name} does not fit: .*{why}"):
+            plan_move(tenant_to_move(tenant.id), cell=narrow.name)
+        with pytest.raises(Conflicting, match=why):
+            begin(tenant)
+        wide = CellFactory()
+        Site.objects.create(
+            cell=wide, region=RegionFactory(name="there"), url="http://127.0.0.1:2", primary=False
+        )
+        plan = plan_move(tenant_to_move(tenant.id))
+        assert plan.destination == wide.name
+        assert "one region alone" in plan.refused[narrow.name]
+        answering.strict = {"jobs": 0, "workflows": 0}
+        Tenant.objects.filter(pk=tenant.id).update(default_region_policy="STRICT")
+        with pytest.raises(Invalid, match="its default region policy"):
+            plan_move(tenant_to_move(tenant.id), cell=narrow.name)
     assert not TenantMove.objects.exists()
 
 

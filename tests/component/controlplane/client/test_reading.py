@@ -32,8 +32,10 @@ def test_workflows_to_compare_are_listed_with_their_keys(server: Server, cli: An
         assert text in shown
     asked = server.received[0]
     assert (asked.path, asked.query) == ("/v1/workflows/reconciliation", {"limit": "20"})
-    server.script = [(200, {"items": [], "next_cursor": None})]
-    assert "Nothing to compare" in cli("workflows", "reconciliation").stdout
+    server.script = [(200, {"items": [], "next_cursor": None, "unreachable_regions": ["east"]})]
+    none = cli("workflows", "reconciliation")
+    assert "Nothing to compare" in none.stdout
+    assert "east does not answer" in none.stderr, "what is kept there alone may be to compare"
 
 
 def _step(name: str, kind: str, state: str) -> dict[str, Any]:

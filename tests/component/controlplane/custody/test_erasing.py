@@ -151,6 +151,10 @@ def test_nothing_is_left_but_what_is_kept(
     Site.objects.create(
         cell_id=home.name, region_id="there", url=home.url, primary=False, keeper_url="http://127.0.0.1:1"
     )
+    home.beside = [
+        {"store": 1, "region": "east", "reached": True, "done": True, "why": "", "removed": {"jobs": 2},
+         "erased_at": "2026-11-30T23:00:00+00:00"},
+    ]  # fmt: skip
     _over(asked.erasure)
     assert tasks.run_erasures() == 1
     assert _tables(*ways) <= {
@@ -207,6 +211,7 @@ def _check(erasure: Erasure, home: str) -> None:
     assert where[f"cell {home}"] == {"jobs": 3}
     (apart,) = content["not_reached"]
     assert (apart["where"], "does not answer" in apart["why"]) == (f"site there of cell {home}", True)
+    assert where[f"local store 1 of cell {home} in east"] == {"jobs": 2}
     assert (where["control plane"]["tenants_apikey"], where["exports"]) == (1, {"files": 1})
     kept = {one["what"]: one["rows"] for one in content["kept"]}
     assert (kept["billing_usage_day"], kept["custody_erasure"]) == (1, 1)
