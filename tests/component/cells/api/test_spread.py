@@ -172,7 +172,7 @@ async def test_one_whose_snapshot_is_refused_keeps_up_nobody_else(two: Two) -> N
         await api.job(target["target_id"], **AT_HOME)
     # The first one's configuration is damaged: no store takes that.
     damaged = (
-        "UPDATE tenants SET config = jsonb_set(config, '{pending_timers}', '\"many\"') WHERE tenant_id = %s"
+        'UPDATE tenants SET config = config || \'{"default_window_seconds": "many"}\' WHERE tenant_id = %s'
     )
     await _changed(two, damaged, two.api.tenant)
     path = f"/v1/targets/{names[other.api.tenant]}"
@@ -192,7 +192,7 @@ async def test_one_whose_snapshot_is_refused_keeps_up_nobody_else(two: Two) -> N
     assert told.description == "new"
     assert await behind() == [two.api.tenant]
     assert await behind(but_not=two.elsewhere._put_off) == []
-    repaired = "UPDATE tenants SET config = config - 'pending_timers' WHERE tenant_id = %s"
+    repaired = "UPDATE tenants SET config = config - 'default_window_seconds' WHERE tenant_id = %s"
     await _changed(two, repaired, two.api.tenant)
     two.elsewhere._put_off.clear()  # its time is over
     await two.elsewhere._tell_all(set())
