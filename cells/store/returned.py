@@ -323,13 +323,9 @@ class Returned(StoreBase):
 
 def _place(intent: ReturnedIntent) -> dict[str, object]:
     return {
-        "tenant": intent.tenant_id,
-        "region": intent.region,
-        "epoch": intent.epoch,
-        "host": intent.host_id,
-        "seq": intent.seq,
-        "position": intent.position,
-    }
+        "tenant": intent.tenant_id, "region": intent.region, "epoch": intent.epoch,
+        "host": intent.host_id, "seq": intent.seq, "position": intent.position,
+    }  # fmt: skip
 
 
 async def _settle(connection: Connection, intent: ReturnedIntent, outcome: Outcome, note: str | None) -> None:
