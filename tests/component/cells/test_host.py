@@ -58,7 +58,9 @@ def test_a_cell_process_by_itself(empty_database_url: str, valkey_url: str, tmp_
         assert host.metric("host_role_restarts_total") == 0
         assert host.get("/v1/jobs").status_code == 401
         assert host.terminate() == 0
-    said = [event["message"] for event in host.events()]
+    # Other tests' killed processes may have left folders behind on this machine.
+    removed = "folders of processes that were killed are removed"
+    said = [event["message"] for event in host.events() if event["message"] != removed]
     assert said[0] == "cell process started"
     assert said[-1] == "cell process ended"
     assert not [event for event in host.events() if event["level"] in ("error", "critical")]
