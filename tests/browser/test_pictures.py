@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import expect, sync_playwright
 
 from tests.api import Api
@@ -122,7 +123,7 @@ def _look_at(visitor: Visitor, page: Page, found: dict[str, dict[str, list[str]]
     for theme, sights in groupby(_SIGHTS, key=lambda sight: sight[1]):
         # Our own pages follow the system's theme by themselves; the admin's have a switch.
         visitor.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-        if page.role == "operator" and visitor.page.evaluate(_SWITCH, theme) != (theme == "dark"):
+        if page.role == "operator" and _is_dark(visitor, theme) != (theme == "dark"):
             faults.append(f"does not turn {theme}")
         for width, _ in sights:
             visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
@@ -135,6 +136,16 @@ def _look_at(visitor: Visitor, page: Page, found: dict[str, dict[str, list[str]]
                 found[_named((width, theme))][page.name] = [str(finding) for finding in said]
                 faults += [str(finding) for finding in said if finding.impact in GRAVE]
     return faults
+
+
+def _is_dark(visitor: Visitor, theme: str) -> bool:
+    """Whether the admin is dark behind its switch. A page about work that goes on loads itself anew now and
+    then, perhaps at this very moment."""
+    try:
+        return bool(visitor.page.evaluate(_SWITCH, theme))
+    except PlaywrightError:
+        visitor.page.wait_for_load_state()
+        return bool(visitor.page.evaluate(_SWITCH, theme))
 
 
 def _index() -> str:
