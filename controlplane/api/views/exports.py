@@ -41,7 +41,13 @@ from controlplane.api.views.price_books import named, tenant_in_body, today
 from controlplane.errors import NotFound
 from controlplane.tenants.models import tenant_uuid
 
-FILE = {(200, "application/octet-stream"): OpenApiTypes.BINARY}
+#: A file of an export, or none yet.
+FILE: dict[Any, Any] = {
+    (200, "text/csv"): OpenApiTypes.BINARY,
+    (200, "application/vnd.apache.parquet"): OpenApiTypes.BINARY,
+    (200, "application/json"): OpenApiTypes.ANY,  # the manifest
+    409: None,
+}
 
 
 def _states(request: Request) -> dict[str, Any]:
@@ -102,7 +108,7 @@ class ExportView(ApiView):
 class ExportFileView(ApiView):
     scopes = needs(GET=Scope.USAGE_READ)
 
-    @extend_schema(operation_id="get_export_file", responses={**FILE, 409: None})
+    @extend_schema(operation_id="get_export_file", responses=FILE)
     def get(self, request: Request, export_id: str, file_name: str) -> FileResponse:
         """A file of an export; its ETag is its SHA-256."""
         found = requesting.find_export(named(EXPORT, export_id, "export"), tenant_id=self.tenant_id)
@@ -227,7 +233,7 @@ class OperatorExportView(OperatorView):
 class OperatorExportFileView(OperatorView):
     scopes = needs(GET=Scope.OPERATOR)
 
-    @extend_schema(operation_id="get_operator_export_file", responses={**FILE, 409: None})
+    @extend_schema(operation_id="get_operator_export_file", responses=FILE)
     def get(self, request: Request, export_id: str, file_name: str) -> FileResponse:
         """A file of one of the operators' exports; its ETag is its SHA-256."""
         found = requesting.find_export(named(EXPORT, export_id, "export"), tenant_id=None)

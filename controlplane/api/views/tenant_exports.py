@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.http import FileResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -20,7 +21,6 @@ from controlplane.api.forms import Because
 from controlplane.api.idempotency import once
 from controlplane.api.pagination import keyset_page
 from controlplane.api.permissions import needs
-from controlplane.api.views.exports import FILE
 from controlplane.custody import exporting
 from controlplane.custody.contents import KINDS
 from controlplane.custody.models import EXPORT, ExportState, TenantExport
@@ -146,10 +146,18 @@ class TenantExportView(_Exports):
         return Response(show(self.found(tenant_export_id)))
 
 
+#: A file of an export, or none yet.
+FILE: dict[Any, Any] = {
+    (200, "application/jsonl"): OpenApiTypes.BINARY,
+    (200, "application/json"): OpenApiTypes.ANY,  # the manifest
+    409: None,
+}
+
+
 class TenantExportFileView(_Exports):
     scopes = needs(GET=Scope.ADMIN)
 
-    @extend_schema(operation_id="get_tenant_export_file", responses={**FILE, 409: None})
+    @extend_schema(operation_id="get_tenant_export_file", responses=FILE)
     def get(self, request: Request, tenant_export_id: str, file_name: str) -> FileResponse:
         """A file of an export; its ETag is its SHA-256."""
         return download(self.found(tenant_export_id), file_name)
