@@ -275,7 +275,7 @@ def find_delivery(delivery_id: uuid.UUID | None, *, tenant_id: uuid.UUID | None)
         None
         if delivery_id is None
         else Delivery.objects.select_related("rule__tenant")
-        .filter(pk=delivery_id, rule__tenant=tenant_id)
+        .filter(pk=delivery_id, rule__tenant=tenant_id, rule__removed_at=None)
         .first()
     )
     if found is None:
@@ -287,8 +287,11 @@ def find_delivery(delivery_id: uuid.UUID | None, *, tenant_id: uuid.UUID | None)
 def redeliver(*, tenant_id: uuid.UUID | None, delivery_id: uuid.UUID, actor: Actor, reason: str) -> Delivery:
     """Sends a message again, under its id and with its content, for another day if need be."""
     delivery = find_delivery(delivery_id, tenant_id=tenant_id)
-    rule = NotificationRule.objects.select_for_update(no_key=True).get(pk=delivery.rule_id)
-    delivery = Delivery.objects.select_for_update().get(pk=delivery.pk)
+    rule = NotificationRule.objects.select_for_update(no_key=True).filter(pk=delivery.rule_id).first()
+    locked = Delivery.objects.select_for_update().filter(pk=delivery.pk).first()
+    if rule is None or locked is None:  # removed just now
+        raise NotFound("no such delivery")
+    delivery = locked
     if delivery.state in OPEN:
         raise Conflicting("it is still to be sent")
     if not rule.enabled and not delivery.test:

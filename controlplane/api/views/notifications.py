@@ -201,7 +201,7 @@ class NotificationDeliveriesView(_Notifications):
     )
     def get(self, request: Request) -> Response:
         """Messages, newest first, for thirty days."""
-        found = Delivery.objects.select_related("rule").filter(rule__tenant=self.owner)
+        found = Delivery.objects.select_related("rule").filter(rule__tenant=self.owner, rule__removed_at=None)
         if (text := request.query_params.get("rule_id")) is not None:
             found = found.filter(rule=rules.find_rule(self.named(RULE, text), tenant_id=self.owner))
         if (state := request.query_params.get("state")) is not None:
