@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from playwright.sync_api import Error as PlaywrightError
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Route, expect, sync_playwright
 
 from tests.api import Api
 from tests.browser.accessibility import GRAVE, findings
@@ -94,6 +93,7 @@ def _walk(
             with visiting(browser, stack, *SIGHTS[0]) as visitor:
                 if role != "nobody":
                     visitor.sign_in_as(role)
+                visitor.page.route("**/admin/pages/**", _held_still)
                 for page in pages:
                     faults += [f"{page.name}: {fault}" for fault in _look_at(visitor, page, found)]
         browser.close()
@@ -123,7 +123,7 @@ def _look_at(visitor: Visitor, page: Page, found: dict[str, dict[str, list[str]]
     for theme, sights in groupby(_SIGHTS, key=lambda sight: sight[1]):
         # Our own pages follow the system's theme by themselves; the admin's have a switch.
         visitor.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-        if page.role == "operator" and _is_dark(visitor, theme) != (theme == "dark"):
+        if page.role == "operator" and visitor.page.evaluate(_SWITCH, theme) != (theme == "dark"):
             faults.append(f"does not turn {theme}")
         for width, _ in sights:
             visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
@@ -138,14 +138,11 @@ def _look_at(visitor: Visitor, page: Page, found: dict[str, dict[str, list[str]]
     return faults
 
 
-def _is_dark(visitor: Visitor, theme: str) -> bool:
-    """Whether the admin is dark behind its switch. A page about work that goes on loads itself anew now and
-    then, perhaps at this very moment."""
-    try:
-        return bool(visitor.page.evaluate(_SWITCH, theme))
-    except PlaywrightError:
-        visitor.page.wait_for_load_state()
-        return bool(visitor.page.evaluate(_SWITCH, theme))
+def _held_still(route: Route) -> None:
+    """Pages about work that goes on load themselves anew; one that is looked at does not."""
+    answer = route.fetch(max_redirects=0)
+    gone = ("refresh", "content-encoding", "content-length")
+    route.fulfill(response=answer, headers={n: v for n, v in answer.headers.items() if n not in gone})
 
 
 def _index() -> str:
