@@ -33,7 +33,7 @@ _BEGIN_SECONDS = 15.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WishPlan:
-    """What would become of a wish. `refusal`: why it cannot be asked for now; `loses`: what can be lost."""
+    """What would become of a wish. `refusal`: why it is refused; `loses`: what can be lost."""
 
     cell: str
     region: str

@@ -41,7 +41,7 @@ class Returning:
         )
 
     def look(self, row: CellOwnership) -> str:
-        """One step under `row`, the owner's; what is waited for now."""
+        """One step under `row`, the owner's; says what it waits for."""
         if self._folder.wishes_to_rejoin(row.region, row.epoch):
             self._folder.end_server()
             return f"it becomes a standby of {row.region}"
